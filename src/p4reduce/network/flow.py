@@ -1,10 +1,11 @@
-"""Collectives as flows: how long they take, alone or beside those of other jobs, without any packets.
+"""Flow model of collectives: how long they take, alone or beside other jobs, without simulating every packet.
 
-Everything follows from what is documented: frames of a plan and operation (`control_plane/counters.exchange`), their
-time on a link (docs/architecture.md, "Time and bytes"), windows, slots, pace, lead and acknowledgements
-(docs/protocol.md). Nothing is fitted. A collective's first chunks are looked at frame by frame (`sharing.opening`);
-from there on chunks are as far apart as the busiest link needs for the frames that it carries of each, or as the window
-lets them be where that is more. Beside other jobs, a collective flows at its share of links (`sharing.rates`).
+Every time follows from documented quantities: the frames of a plan and operation (`control_plane/counters.exchange`),
+their time on a link (docs/architecture.md, "Time and bytes"), windows, slots, pace, lead and acknowledgements
+(docs/protocol.md). Nothing is fitted. The first chunks of a collective are simulated frame by frame
+(`sharing.opening`). After them, the distance between chunks is the time that the busiest link needs for a chunk's
+frames, or the distance that the window allows if that is larger. Beside other jobs, a collective flows at its share of
+the links (`sharing.rates`).
 """
 
 from collections import Counter
@@ -30,78 +31,78 @@ from p4reduce.workers.specs import MAX_RING_WINDOW
 from p4switch.base.values import PS_PER_US
 
 EVENTS: Final = 150_000
-"""of an opening: what a processor does in half a second"""
+"""Most events of an opening: about half a second of processor time."""
 RING_EVENTS: Final = 1_500_000
-"""of the longer of two rings: what a processor does in five seconds"""
+"""Most events of the longer of two rings: about five seconds of processor time."""
 RING_WINDOWS: Final = 3
-"""of a segment that is long"""
+"""Windows in a segment that counts as long."""
 LEAST_SEGMENT: Final = 4
 CLOSE: Final = 1e-6
-"""units: fewer are none"""
+"""Units; a smaller remainder counts as zero."""
 SETTLED: Final = 1.02
-"""times the busiest link's time for a chunk: chunks that are farther apart wait for their window"""
+"""Factor over the busiest link's time for a chunk; chunks farther apart than this wait for their window."""
 
 
 @dataclass(frozen=True)
 class FlowLoad:
-    """The frames that one part of a collective sends."""
+    """Frames that one part of a collective sends."""
 
     plan: Plan
     frames: TreeFrames | StreamFrames
     units: int
-    """chunks; of a ring or all-to-all the frames of a stream"""
+    """Chunks; in a ring or all-to-all, frames of one stream."""
     window: int
-    """units that may be on their way"""
+    """Most units in flight."""
     busy: Mapping[Hop, float]
-    """how long each directed link is busy with a unit, ps"""
+    """Time for which one unit occupies each directed link, ps."""
     lead_busy: float
-    """the same of the busiest link with a frame without lanes that goes ahead, ps"""
+    """Time for which a frame without lanes that is sent ahead occupies the busiest link, ps."""
     step_ps: float = 0.0
-    """of a ring: how long a frame takes to the next host, the mean of all hosts, ps"""
+    """In a ring, mean time that a frame takes to the next host, ps; otherwise 0."""
 
     @property
     def busiest(self) -> float:
-        """The largest of ``busy``."""
+        """Largest value of ``busy``, ps."""
         return max(self.busy.values(), default=0.0)
 
     @property
     def segment(self) -> int:
-        """Frames of each host in a ring that is so short that each frame passes once a round; else 0."""
+        """Frames of each host's segment in a ring so short that each frame passes once per round; otherwise 0."""
         segment = self.frames.segment if isinstance(self.frames, StreamFrames) else 0
         return segment if self.step_ps > segment * self.busiest else 0
 
     @property
     def lead(self) -> int:
-        """Frames without lanes that go ahead."""
+        """Frames without lanes that are sent ahead."""
         return self.frames.lead if isinstance(self.frames, TreeFrames) else 0
 
     @property
     def zeros(self) -> int:
-        """Units whose frames have no lanes, since they are zero at all workers."""
+        """Units whose frames carry no lanes because they are zero at all workers."""
         zeros = self.frames.zeros if isinstance(self.frames, TreeFrames) else None
         return 0 if zeros is None else int(zeros.sum())
 
     @property
     def events(self) -> int:
-        """Events that one unit takes in an opening."""
+        """Events that one unit causes in an opening."""
         crossed = sum(len(self.plan.paths[edge]) - 1 for edge in self.plan.edges)
         return 2 * crossed + 3 * len(self.plan.workers)
 
 
 @dataclass(frozen=True)
 class Pace:
-    """The time of a collective that is alone."""
+    """Times of a collective that is alone in the network."""
 
     total_ps: int
-    """from the last participant's call to the last one's result"""
+    """From the last participant's call to the last participant's result."""
     head_ps: int
-    """of that before its chunks flow"""
+    """Part of ``total_ps`` before the chunks flow."""
     unit_ps: float
-    """from unit to unit, once they flow"""
+    """Distance between units once they flow."""
     deepest: int = 0
-    """most frames that wait before a link at once"""
+    """Most frames that wait before one link at the same time."""
     late: bool = False
-    """whether acknowledgements come so late that packets would be sent again"""
+    """Whether acknowledgements come so late that packets would be sent again."""
 
 
 def load_of(
@@ -117,31 +118,31 @@ def load_of(
     follows: bool = False,
     pace_ps: int | None = None,
 ) -> FlowLoad:
-    """The load of a collective with a plan.
+    """Compute the load of a collective with a plan.
 
     Parameters
     ----------
     plan : Plan
-        Of one job.
+        Plan of one job.
     operation : Operation
-        As it is carried.
+        Operation as the network carries it.
     elements : int
         Numbers of each worker.
     wires : Wires
-        Of the plan's topology and full frames.
+        Links of the plan's topology, for full frames.
     lead : int
         Chunks whose exponents are agreed on ahead: ``plan.lead`` with block floating point, 0 without.
     known : int
-        Of these, chunks of which the operation before has agreed on the exponent.
+        Number of these chunks whose exponents the previous operation has already agreed on.
     queue_frames : int
-        Of a switch's queue; a share of it is the least window of a parameter server's worker.
+        Frames of a switch's queue; a share of it is the least window of a parameter server's worker.
     zeros : array of bool or None
-        Of each chunk of an all-reduce with exponents, whether it is zero at all workers (docs/protocol.md, "Zero
-        chunks"); None: none of them is.
+        For each chunk of an all-reduce with exponents, whether it is zero at all workers (docs/protocol.md, "Zero
+        chunks"); None: no chunk is.
     follows : bool
-        Whether it begins when the last one with this plan has ended.
+        Whether it begins when the previous operation with this plan has ended.
     pace_ps : int or None
-        Of a tree: time between two chunks of a worker; None: as the plan says.
+        In a tree, time between two chunks of a worker; None: as the plan says.
 
     Raises
     ------
@@ -217,7 +218,7 @@ def _streams(plan: Plan, operation: Operation, elements: int, wires: WireTimes, 
 
 
 def _copies(plan: Plan) -> tuple[Counter[Hop], Counter[Hop]]:
-    """Frames of a unit on each directed link: in the direction of contributions, and back."""
+    """Count the frames of a unit on each directed link: in the direction of contributions, and back."""
     there: Counter[Hop] = Counter()
     back: Counter[Hop] = Counter()
     for a, b in plan.edges:
@@ -227,8 +228,8 @@ def _copies(plan: Plan) -> tuple[Counter[Hop], Counter[Hop]]:
 
 
 def paces(loads: Sequence[FlowLoad], wires: WireTimes) -> list[Pace]:
-    """The time of each part of a collective whose parts begin at once, in a network without anything else."""
-    if not loads or not loads[0].busy:  # one worker by itself
+    """Return the times of each part of a collective whose parts begin together in an otherwise empty network."""
+    if not loads or not loads[0].busy:  # a single worker
         return [Pace(0, 0, 0.0) for _ in loads]
     busy: Counter[Hop] = Counter()
     for load in loads:
@@ -243,7 +244,7 @@ def paces(loads: Sequence[FlowLoad], wires: WireTimes) -> list[Pace]:
     parts = [(load.plan, load.frames, count) for load, count in zip(loads, counts, strict=True)]
     every, deepest, late = opening(parts, wires, 8 * EVENTS)
     for load, done in zip(loads, every, strict=True):
-        # Where a window does not fit in what was looked at, a queue that grows goes on growing as far as that.
+        # If the opening is shorter than the window, a growing queue grows on in proportion to the window.
         reach = min(load.window, load.units) / len(done)
         deepest = max(deepest, min(round(deepest * reach), _standing(load, wires)))
     rests = [load.units - len(done) for load, done in zip(loads, every, strict=True)]
@@ -251,7 +252,7 @@ def paces(loads: Sequence[FlowLoad], wires: WireTimes) -> list[Pace]:
         units_ps = _sparse_units_ps(loads, every, wires)
         waits = [False] * len(loads)
     else:
-        # Several trees that are paced each keep to their own share of the links.
+        # With several trees, each paced tree keeps to its own share of the links.
         paced = [len(loads) > 1 and load.frames.pace_ps > load.busiest for load in loads]
         floors = [float(load.frames.pace_ps) if own else least for load, own in zip(loads, paced, strict=True)]
         units_ps = [_unit_ps(*part) for part in zip(loads, every, floors, strict=True)]
@@ -264,10 +265,10 @@ def paces(loads: Sequence[FlowLoad], wires: WireTimes) -> list[Pace]:
 
 
 def _shorter_segments(load: FlowLoad, budget: int) -> tuple[int, int] | None:
-    """Two lengths of a segment with which a ring of ``budget`` frames for each host does as with its own.
+    """Return two segment lengths for which a ring behaves as it does with its own, within ``budget`` frames per host.
 
-    All hold many windows, and differ by whole ones; or none fills a window, and all are shorter, or longer, than a step
-    takes. None where the budget has no such lengths, or is enough for the whole ring.
+    Either all three lengths hold many windows and differ by whole windows; or none fills a window, and all of them take
+    less, or all take more, than one step. None if the budget allows no such lengths, or covers the whole ring.
     """
     if not isinstance(load.frames, StreamFrames) or load.units <= budget // 2:
         return None
@@ -275,7 +276,7 @@ def _shorter_segments(load: FlowLoad, budget: int) -> tuple[int, int] | None:
     alike = load.segment > 0 or most * load.busiest >= 2 * load.step_ps
     if load.window >= 2 * own and most >= LEAST_SEGMENT and alike:
         return most // 2, most
-    period = load.window // ACK_EVERY * ACK_EVERY  # of acknowledgements in a full window
+    period = load.window // ACK_EVERY * ACK_EVERY  # period of acknowledgements in a full window
     most = max(most, min(own, RING_WINDOWS * load.window + period))
     if most < RING_WINDOWS * load.window or most * _steps(load) * load.events > RING_EVENTS:
         return None
@@ -284,14 +285,14 @@ def _shorter_segments(load: FlowLoad, budget: int) -> tuple[int, int] | None:
 
 
 def _steps(load: FlowLoad) -> int:
-    """Segments that each host sends in a ring all-reduce."""
+    """Return the number of segments that each host sends in a ring all-reduce."""
     return 2 * (len(load.plan.workers) - 1)
 
 
 def _pace_of_large_ring(load: FlowLoad, wires: WireTimes, least: float, shorter: int, segment: int) -> Pace:
-    """The pace of a ring with too many frames to simulate, from two rings with shorter segments.
+    """Return the pace of a ring with too many frames to simulate, from two rings with shorter segments.
 
-    In the first step hosts do not depend on each other, in later ones they do, so that all steps are looked at.
+    Hosts are independent in the first step and depend on each other in later ones, so all steps are simulated.
     """
     if not isinstance(load.frames, StreamFrames):
         raise AssertionError("a ring sends streams")
@@ -316,9 +317,9 @@ def _pace_of_large_ring(load: FlowLoad, wires: WireTimes, least: float, shorter:
 def _flowing_ps(
     loads: Sequence[FlowLoad], rests: Sequence[int], units_ps: Sequence[float], waits: Sequence[bool]
 ) -> list[float]:
-    """Picoseconds until so many more units of each part have flowed.
+    """Return the time, ps, in which ``rests`` more units of each part flow.
 
-    Parts that are left share the free rate, except those that wait for their window.
+    The parts that remain share the freed rate, except those that wait for their window.
     """
     left, flowed_ps, now = list(map(float, rests)), [0.0] * len(loads), 0.0
     while active := [place for place, units in enumerate(left) if units > 0]:
@@ -337,9 +338,9 @@ def _flowing_ps(
 
 
 def _extended(load: FlowLoad, done: Ints, unit: float, flow_ps: float, waits: bool, least: float) -> Pace:
-    """From when the first units were done to when all are, for which units flow for so long.
+    """Extend the times ``done`` of the first units to all units; the remaining units flow for ``flow_ps``.
 
-    waits: whether a unit waits for its window; least: how far units are apart that do not, ps.
+    unit: time between units, ps. waits: whether a unit waits for its window. least: time between units without waits.
     """
     count, units, window = len(done), load.units, load.window
     if count == units:
@@ -347,7 +348,7 @@ def _extended(load: FlowLoad, done: Ints, unit: float, flow_ps: float, waits: bo
     elif count <= window and waits and not load.segment:
         total = _in_windows_ps(units, window, unit * window, done, least)
     else:
-        # What waits for a window, or for a round of a ring, comes in runs of it.
+        # Units that wait for a window, or for a round of a ring, come in runs of that length.
         window = load.segment or window
         rest = (units - count) % window if count > window and waits else 0
         more = int(done[count - 1 - window + rest] - done[count - 1 - window]) if rest else 0
@@ -357,21 +358,20 @@ def _extended(load: FlowLoad, done: Ints, unit: float, flow_ps: float, waits: bo
 
 
 def _in_windows_ps(units: int, window: int, cycle_ps: float, done: Ints, least: float) -> int:
-    """When all units are done: a window of them every ``cycle_ps``, at least ``least`` apart."""
+    """Return when all units are done, ps: one window of units every ``cycle_ps``, units at least ``least`` ps apart."""
     cycles, place = divmod(units - 1, window)
     seen = min(place, len(done) - 1)
     return int(done[seen]) + round((place - seen) * least + cycles * cycle_ps)
 
 
 def _unit_ps(load: FlowLoad, done: Ints, least: float) -> float:
-    """Picoseconds between units: as in most windows of the second half of the opening, or as links allow.
+    """Return the time between units, ps: the median over windows of the opening's second half, or what links allow.
 
-    Where frames of both directions share a link, acknowledgements wait behind data and come at once, so that a fixed
-    window lets links idle now and then (Zhang, Shenker, Clark, SIGCOMM 1991): an opening shows that, a sum of bytes
-    does not.
+    Where frames of both directions share a link, acknowledgements wait behind data and arrive in bursts, so a fixed
+    window leaves links idle at times (Zhang, Shenker, Clark, SIGCOMM 1991). An opening shows this; bytes alone do not.
     """
     if load.segment:
-        # A frame goes round the ring once while each host sends a segment as often as there are hosts.
+        # While a frame goes round the ring once, each host sends as many segments as there are hosts.
         return max(least, load.step_ps / load.segment, load.plan.rtt_ps / load.window)
     windows = len(done) // 2 // load.window
     if windows:
@@ -381,10 +381,10 @@ def _unit_ps(load: FlowLoad, done: Ints, least: float) -> float:
 
 
 def _sparse_units_ps(loads: Sequence[FlowLoad], every: Sequence[Ints], wires: WireTimes) -> list[float]:
-    """Average picoseconds between units after the opening, where some of them are zero chunks.
+    """Return the average time between units after the opening, ps, where some units are zero chunks.
 
-    Units with lanes are as far apart as where all have them, and units without lanes as where none has. The opening
-    shows by which factor the two kinds together take less or more than one after the other.
+    Units with lanes are as far apart as if all units had lanes, units without lanes as if none had. The opening gives
+    the factor by which the mix of both kinds takes more or less time than the two kinds one after the other.
     """
     with_lanes, without = zip(*(_kinds_of(load, wires) for load in loads), strict=True)
     units_ps = []
@@ -411,7 +411,7 @@ def _kinds_of(load: FlowLoad, wires: WireTimes) -> tuple[FlowLoad, FlowLoad]:
 
 
 def _pace_of_large(load: FlowLoad, wires: WireTimes, least: float) -> Pace:
-    """The pace if even the lead has too many frames to simulate: one round trip of it, and one of a chunk."""
+    """Return the pace if even the lead is too long to simulate, from one round trip of the lead and of a chunk."""
     if not isinstance(load.frames, TreeFrames):
         raise AssertionError("streams have nothing that goes ahead")
     alone = replace(load.frames, lead=0, distance=0, chunks=1)
@@ -424,7 +424,7 @@ def _pace_of_large(load: FlowLoad, wires: WireTimes, least: float) -> Pace:
 
 
 def _standing(load: FlowLoad, wires: WireTimes) -> int:
-    """The most frames that a window can leave before a link that is slower than the workers that send it."""
+    """Return the most frames that a window can leave before a link that is slower than its senders."""
     plan = load.plan
     there, back = _copies(plan)
     first = [plan.path_hops(a, b)[0] for a, b in plan.edges if a in plan.workers]
@@ -441,53 +441,53 @@ def _standing(load: FlowLoad, wires: WireTimes) -> int:
 
 
 def wires_of(plan: Plan) -> WireTimes:
-    """The links of a plan's topology, for its frames."""
+    """Return the links of a plan's topology with the times of the plan's frames."""
     return WireTimes.of(plan.topology, frame_bytes(plan.lanes))
 
 
 SMALL: Final = 0.5
-"""ps: less is nothing"""
+"""Picoseconds; a smaller remainder counts as zero."""
 TRICKLE: Final = 1e-6
-"""of its rate: what a flow that has not begun asks of links"""
+"""Share of its rate that a flow takes from links before it has begun."""
 
 
 class FlowPhase(Enum):
-    """Of one job's part of a collective."""
+    """Phases of one job's part of a collective."""
 
     HEAD = auto()
-    """exponents are agreed on, and the first units are on their way"""
+    """Exponents are agreed on, and the first units are in flight."""
     FLOW = auto()
-    """units flow"""
+    """Units flow."""
     TAIL = auto()
-    """the last unit is answered"""
+    """The answer to the last unit is in flight."""
     DONE = auto()
 
 
 @dataclass(eq=False)
 class FlowPart:
-    """One job's part of a collective that is under way."""
+    """One job's part of a collective in progress."""
 
     pace: Pace
     demand: Demand
     units: float
-    """with those that frames without lanes are worth"""
+    """Units, plus the equivalent of the frames without lanes."""
     left: float
-    """picoseconds of the head or tail, or units that have not flowed"""
+    """Remaining picoseconds of the head or tail, or remaining units."""
     tail_ps: float
     head_ps: float
-    """where no queue stands"""
+    """Head time with empty queues."""
     time_out_ps: float = inf
-    """for which a stream waits for a frame's answer before anything was measured"""
+    """Time for which a stream waits for the answer to a frame before it has measured any."""
     phase: FlowPhase = FlowPhase.HEAD
     rate: float = 1.0
-    """of ``left``, for each picosecond"""
+    """Decrease of ``left`` per picosecond."""
 
     def next_ps(self, now: int) -> int | None:
-        """When its phase ends at the present rate; None: never at that rate."""
+        """Return when the phase ends at the present rate; None if it never ends at that rate."""
         return None if self.rate <= 0.0 else now + max(0, ceil(self.left / self.rate))
 
     def go_on(self) -> None:
-        """The next phase."""
+        """Enter the next phase."""
         if self.phase is FlowPhase.HEAD:
             self.phase, self.left = FlowPhase.FLOW, float(self.units)
         elif self.phase is FlowPhase.FLOW:
@@ -498,7 +498,7 @@ class FlowPart:
 
 @dataclass(eq=False)
 class Transfer:
-    """A collective that is under way, or done."""
+    """A collective, in progress or done."""
 
     parts: Sequence[FlowPart]
     jobs: Sequence[int]
@@ -507,7 +507,7 @@ class Transfer:
 
     @property
     def flowed(self) -> float:
-        """The share of its units that have."""
+        """Share of the units that have flowed."""
         units = sum(part.units for part in self.parts)
         left = sum(
             part.units if part.phase is FlowPhase.HEAD else part.left if part.phase is FlowPhase.FLOW else 0.0
@@ -518,12 +518,12 @@ class Transfer:
 
 @dataclass
 class FlowNetwork:
-    """Jobs, what is under way of their collectives, and a clock.
+    """Jobs, their collectives in progress, and a clock.
 
     Parameters
     ----------
     topology : Topology
-        Of all jobs.
+        Topology of all jobs.
     queue_frames : int
         Frames of a port's queue, for each priority.
     """
@@ -531,7 +531,7 @@ class FlowNetwork:
     topology: Topology
     queue_frames: int = 1024
     now: int = 0
-    """ps"""
+    """Present time, ps."""
     _wires: dict[int, WireTimes] = field(default_factory=dict)
     _loads: dict[tuple[object, ...], tuple[list[FlowLoad], list[Pace]]] = field(default_factory=dict)
     _ways: dict[int, tuple[Plan, list[frozenset[int]]]] = field(default_factory=dict)
@@ -540,7 +540,7 @@ class FlowNetwork:
     _waits: Waits = field(default_factory=dict)
     _down: set[int] = field(default_factory=set)
     _just_ended: set[int] = field(default_factory=set)
-    """jobs whose last collective has ended now"""
+    """Jobs whose last collective ended at the present time."""
 
     def __post_init__(self) -> None:
         for link in self.topology.links:
@@ -550,7 +550,7 @@ class FlowNetwork:
         self._hosts = frozenset(self._links[host.name, 1] for host in self.topology.hosts)
 
     def add(self, plan: Plan, numbers: JobNumbers) -> Job:
-        """A job with its plan. ``numbers``: how lanes add up where switches do that."""
+        """Create a job with its plan. ``numbers``: how lanes add up if switches add them."""
         return Job(plan, numbers if plan.in_network else None)
 
     def begin(
@@ -562,10 +562,10 @@ class FlowNetwork:
         known: int = 0,
         zeros: Sequence[Bools] = (),
     ) -> Transfer:
-        """Begin a collective whose parts have jobs and elements of their own.
+        """Begin a collective whose parts have their own jobs and elements.
 
-        ``words``: lanes are added as they are; ``known``: chunks whose exponents the collective before has agreed on;
-        ``zeros``: of each part, which of its chunks are zero at all workers; empty: none is.
+        ``words``: lanes are added as integers. ``known``: chunks whose exponents the previous collective has agreed on.
+        ``zeros``: for each part, which of its chunks are zero at all workers; empty: none is.
 
         Raises
         ------
@@ -584,9 +584,9 @@ class FlowNetwork:
         return transfer
 
     def advance(self, until_ps: int | None = None, watch: Sequence[Transfer] = ()) -> bool:
-        """Let time pass: until then, or until one of those watched is done (True). ``PlanError`` as of ``begin``.
+        """Advance the clock to ``until_ps``, or until a watched transfer is done (then return True).
 
-        Without both, until nothing moves.
+        Without either argument, advance until nothing moves. Raises ``PlanError`` as :meth:`begin` does.
         """
         while not any(transfer.done_ps is not None for transfer in watch):
             times = [end for part in self._parts() if (end := part.next_ps(self.now)) is not None]
@@ -600,7 +600,7 @@ class FlowNetwork:
         return True
 
     def set_link(self, hop: Hop, *, up: bool) -> None:
-        """While a directed link is down, what has to cross it stands still."""
+        """Set the state of a directed link; frames that have to cross a link that is down stand still."""
         (self._down.discard if up else self._down.add)(self._links[hop])
         self._share()
 
@@ -674,17 +674,17 @@ class FlowNetwork:
         )
 
     def _part(self, job: Job, load: FlowLoad, pace: Pace) -> FlowPart:
-        if not pace.total_ps:  # one worker by itself
+        if not pace.total_ps:  # a single worker
             return FlowPart(pace, Demand({}, 0.0, 1.0, 1.0, ()), 0.0, 0.0, 0.0, 0.0)
         busy = {self._links[hop]: taken for hop, taken in load.busy.items()}
         ways = self._ways_of(job.plan)
         most = 1 / pace.unit_ps
         window, rtt_ps = float(load.window), max(1.0, float(job.plan.rtt_ps))
         if isinstance(load.frames, StreamFrames) and 0 < load.frames.segment < window:
-            # A host of a ring sends a frame of the next step when one of this step has come, so that no more than a
-            # segment of each host's is on its way. Most of them stand where they stand when the ring is alone.
+            # A host of a ring sends a frame of the next step when a frame of this step has come, so at most one segment
+            # per host is in flight. Most of these frames stand where they stand when the ring is alone.
             window = float(min(load.window, max(load.frames.segment, pace.deepest)))
-        if load.units < window:  # all of it is on its way at once
+        if load.units < window:  # the whole transfer is in flight at once
             window, rtt_ps = float(load.units), min(rtt_ps, load.units * pace.unit_ps)
         if load.segment:
             size = len(job.plan.ring)
@@ -693,7 +693,7 @@ class FlowNetwork:
         streams = isinstance(load.frames, StreamFrames)
         demand = Demand(busy, most, window, rtt_ps, ways, streams, load.segment > 0, job.priority)
         waits = max((self._wait(job.priority, way) for way in ways), default=0.0)
-        # Frames that go ahead take their share of links, too.
+        # Frames sent ahead take their share of links, too.
         ahead = min(load.lead * load.lead_busy / load.busiest, pace.head_ps / pace.unit_ps) if load.lead else 0.0
         head_ps = pace.head_ps - ahead * pace.unit_ps
         units = load.units + ahead
@@ -702,11 +702,11 @@ class FlowNetwork:
         return FlowPart(pace, demand, units, head_ps + (2 if load.lead else 1) * waits, tail_ps, head_ps, time_out_ps)
 
     def _wait(self, priority: int, way: frozenset[int]) -> float:
-        """Picoseconds that a frame waits now on its way there and back."""
+        """Return the time, ps, that a frame now waits on its way there and back."""
         return sum(dict(self._waits[priority, link] for link in way if (priority, link) in self._waits).values())
 
     def _ways_of(self, plan: Plan) -> list[frozenset[int]]:
-        """The links that a unit and its answer cross, for each worker."""
+        """Return the links that a unit and its answer cross, for each worker."""
         known = self._ways.get(id(plan))
         if known is not None:
             return known[1]
@@ -736,7 +736,7 @@ class FlowNetwork:
         self.now = to_ps
 
     def _settle(self) -> None:
-        """Phases that are over end."""
+        """End phases that are over."""
         for transfer in self._under:
             for part in transfer.parts:
                 while part.phase is not FlowPhase.DONE and part.left <= SMALL * part.rate:
@@ -748,7 +748,7 @@ class FlowNetwork:
         self._share()
 
     def _share(self) -> None:
-        """Rates of all that flows now. A head stands still while higher classes leave its links no room."""
+        """Compute the rates of all flows. A head stands still while higher classes leave its links no room."""
         left = [part for part in self._parts() if part.phase is not FlowPhase.DONE]
         for part in left:
             part.rate = 0.0 if part.demand.busy.keys() & self._down else 1.0
@@ -765,11 +765,11 @@ class FlowNetwork:
                 part.rate = rate
             elif rate > 0.0:
                 part.rate = 1.0
-            else:  # what waits before its links now will have left by then
+            else:  # frames that wait before its links now will have left by then
                 part.rate, part.left = 0.0, min(part.left, part.head_ps)
 
     def _check_queues(self) -> None:
-        """Refuse jobs whose windows together need more room before a link than it has."""
+        """Raise PlanError if the windows of jobs together need more room before a link than its queue has."""
         for (priority, link), (_, wait) in self._waits.items():
             hop = self._hops[link]
             waiting = round(wait / max(wires.full[hop] for wires in self._wires.values()))
@@ -781,9 +781,9 @@ class FlowNetwork:
                 )
 
     def _check_time_outs(self, moving: Sequence[FlowPart]) -> None:
-        """Refuse rings and all-to-alls of one class that wait for other jobs' frames longer than for answers.
+        """Raise PlanError if a ring or all-to-all waits longer than its time-out behind other jobs of its class.
 
-        Time-outs of trees, and of jobs in several classes, cover what may stand before a frame (network/jobs/specs.py).
+        Time-outs of trees, and of jobs in several classes, cover such waits (network/jobs/specs.py).
         """
         if len({part.demand.priority for part in moving}) > 1:
             return

@@ -1,7 +1,7 @@
-"""Jobs in the flow model, driven as those on packets are: endpoints get operations, which are done after a while.
+"""Jobs in the flow model, driven like jobs on packets: endpoints get operations and are done after a while.
 
-:class:`FlowJobs` stands where a :class:`~p4reduce.network.jobs.network.JobNetwork` stands. Sums are NumPy's; what links
-carry is what plans predict, while a collective is under way in proportion to the chunks that have flowed.
+:class:`FlowJobs` takes the place of a :class:`~p4reduce.network.jobs.network.JobNetwork`. NumPy computes the sums. The
+bytes on links are the plan's prediction, for a collective in progress in proportion to the chunks that have flowed.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ _RECORD: Final = np.dtype([("status", np.int64), ("done_at", np.int64), ("failed
 
 
 def nearest_sum(arrays: Sequence[Floats]) -> Floats:
-    """The float32 next to the sums in float64."""
+    """Return the sum of the arrays, added in float64 and rounded to float32."""
     total = np.zeros(arrays[0].size, np.float64)
     for array in arrays:
         total += array
@@ -39,21 +39,24 @@ def nearest_sum(arrays: Sequence[Floats]) -> Floats:
 
 @dataclass
 class FlowEndpoints:
-    """``records``: the state of each endpoint, and when its last operation was done, ps; none of them ever fails."""
+    """Endpoints of the flow model; none of them ever fails.
+
+    ``records``: state of each endpoint, and the time when its last operation was done, ps.
+    """
 
     records: npt.NDArray[np.void] = field(default_factory=lambda: np.zeros(0, _RECORD))
 
 
 @dataclass(eq=False)
 class _Collective:
-    """A job's present collective: the operations of its endpoints and, once all have posted, its progress."""
+    """Present collective of a job: the operations of its endpoints and, once all have posted, its transfer."""
 
     posts: dict[int, Post] = field(default_factory=dict)
     transfer: Transfer | None = None
     elements: int = 0
-    """that the job's present plan carries"""
+    """Elements that the job's present plan carries."""
     predicted: Mapping[Hop, Traffic] | None = None
-    """of that plan, once it was asked for"""
+    """Predicted traffic of that plan; None until first used."""
 
     @property
     def operation(self) -> Operation:
@@ -67,15 +70,15 @@ class FlowJobs:
     Parameters
     ----------
     topology : Topology
-        Of all plans.
+        Topology of all plans.
     queue_frames : int
         Frames of a port's queue, for each priority.
     """
 
     holds_arrays: Final = False
-    """as of ``JobNetwork``: operations may leave their arrays empty"""
+    """As in ``JobNetwork``: operations may leave their arrays empty."""
     held: Final = False
-    """as of ``JobNetwork``: no page shows it"""
+    """As in ``JobNetwork``; always False, because no viewer can hold the model's time."""
 
     def __init__(self, topology: Topology, queue_frames: int = 1024) -> None:
         self.topology = topology
@@ -84,7 +87,7 @@ class FlowJobs:
         self._of: dict[int, Job] = {}
         self._free: list[int] = []
         self._now: dict[int, _Collective] = {}
-        """what jobs do, by identity"""
+        """Present collective of each job, by the job's ``id``."""
         self._sent: Counter[Hop] = Counter()
 
     @property
@@ -105,10 +108,7 @@ class FlowJobs:
         return job
 
     def post(self, index: int, operation: Post, elements: int = 0) -> None:
-        """Give an endpoint its next operation. ``PlanError`` for a collective that the model does not know.
-
-        elements: the length of arrays that exist only in the model.
-        """
+        """Give an endpoint its next operation. Raises ``PlanError`` for a collective that the model does not know."""
         job = self._of[index]
         under = self._now.setdefault(id(job), _Collective())
         under.posts[index] = operation
@@ -126,9 +126,9 @@ class FlowJobs:
         max_events: int | None = None,
         check: Callable[[], None] | None = None,
     ) -> StopReason:
-        """Let time pass, at the longest until the next collective of a job is done. As of ``JobNetwork.advance``.
+        """Advance the time at most until the next collective of a job is done; as ``JobNetwork.advance``.
 
-        ``PlanError`` where jobs together do what the model does not know.
+        Raises ``PlanError`` where several jobs together do something that the model does not cover.
         """
         del watch, first, max_events
         if check is not None:
@@ -147,7 +147,7 @@ class FlowJobs:
         return StopReason.DONE
 
     def change_over(self, job: Job, plan: Plan) -> None:
-        """Move a job to another tree, with the chunks that have not flowed. ``PlanError`` as of :meth:`post`."""
+        """Move a job to another tree, with the chunks that have not flowed. Raises ``PlanError`` as :meth:`post`."""
         under = self._now.get(id(job))
         if under is not None and under.transfer is not None:
             share = under.transfer.flowed
@@ -170,7 +170,7 @@ class FlowJobs:
         self.endpoints.records["status"][job.endpoints] = EndpointState.IDLE
 
     def retire(self, job: Job) -> None:
-        """The endpoints of a job are free for the next ones."""
+        """Free the endpoints of a job for the next ones."""
         self.give_up(job)
         self._flow.forget(job)
         for index in job.endpoints:
@@ -178,33 +178,33 @@ class FlowJobs:
             self._free.append(index)
 
     def failure(self, indices: Sequence[int]) -> str | None:
-        """As of ``JobNetwork``: no endpoint ever gives up."""
+        """Return None, because no endpoint ever gives up; as ``JobNetwork.failure``."""
         del indices
         return None
 
     def set_faults(self, hop: Hop, faults: Faults) -> None:
-        """As ``VirtualNetwork.set_faults``, but only for links that lose nothing or all."""
+        """Set a link's faults, as ``VirtualNetwork.set_faults``; a link with any loss counts as down."""
         self._flow.set_link(hop, up=not faults.loss)
 
     def light(self, circuits: Iterable[Link], dark_ps: int = 0) -> None:
-        """`FabricError`: the model has none."""
+        """Raise `FabricError`, because the model has no circuits."""
         raise FabricError("the flow model has no circuits that change; choose time: virtual")
 
     check_circuits = light
 
     def lost_by_circuits(self) -> tuple[int, int]:
-        """As of ``JobNetwork``: none."""
+        """Return (0, 0); as ``JobNetwork.lost_by_circuits``."""
         return 0, 0
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing: there are no resources to free."""
 
     def lingers(self, job: Job) -> bool:
-        """Whether an endpoint owes an answer: none does where nothing is lost."""
+        """Whether a job's collective is in progress; without loss no endpoint owes an answer after it."""
         return id(job) in self._now
 
     def sent(self) -> dict[Hop, int]:
-        """Bytes of all jobs on each directed link."""
+        """Bytes of all jobs on each directed link, with those of collectives in progress."""
         links = self.topology.links
         sent_bytes = Counter({end: 0 for link in links for end in ((link.a, link.port_a), (link.b, link.port_b))})
         sent_bytes.update(self._sent)
@@ -214,10 +214,10 @@ class FlowJobs:
         return sent_bytes
 
     host_sent = sent
-    """of hosts for jobs: all that there is, as no switch counts anything"""
+    """Bytes sent for jobs; equal to ``sent``, because the model has no switch counters."""
 
     def _carried(self, job: Job, under: _Collective) -> dict[Hop, int]:
-        """Bytes of a collective until now."""
+        """Return the bytes of a collective until now, on each directed link."""
         operation = under.operation
         share = 1.0 if under.transfer is None else under.transfer.flowed
         if under.predicted is None:
@@ -226,7 +226,7 @@ class FlowJobs:
 
 
 def _deliver(workers: Sequence[Post], server: Post | None) -> None:
-    """Write results, as hosts and switches do (``workers/operation.py``)."""
+    """Write results as hosts and switches do (``workers/operation.py``)."""
     collective = workers[0].collective
     targets = [post.target for post in workers if post.target is not None]
     kept = None if server is None else server.source if collective is Collective.PULL else server.target
@@ -245,9 +245,10 @@ def deliver(
     *,
     words: bool = False,
 ) -> bool:
-    """Write what a collective makes of what workers have ``given`` to ``targets``; whether an int32 was exceeded.
+    """Write a collective's result over the arrays ``given`` to ``targets``; return whether an int32 overflowed.
 
-    kept: what the server has, or the root. rate: by which the sum moves the weights. words: lanes are added as int32.
+    kept: the array of the server or root. rate: factor by which the sum moves the weights. words: lanes are added as
+    int32.
     """
     result, beyond = kept, False
     if collective is Collective.BARRIER:
@@ -266,11 +267,11 @@ def deliver(
 
 
 def _sum_of_words(arrays: Sequence[Floats]) -> tuple[Floats, bool]:
-    """The sum of int32 lanes, held at the ends of int32; whether one was."""
+    """Return the sum of int32 lanes, clipped to int32, and whether any lane was clipped."""
     exact = np.sum([array.view(np.int32) for array in arrays], axis=0, dtype=np.int64)
     total = np.clip(exact, INT32.min, INT32.max).astype(np.int32)
     return total.view(np.float32), bool((exact != total).any())
 
 
 Carrier = JobNetwork | FlowJobs
-"""Where jobs are carried: on packets, or in the flow model."""
+"""Carrier of jobs: packets, or the flow model."""

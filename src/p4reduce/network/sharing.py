@@ -1,18 +1,18 @@
-"""How frames share links: one by one where a collective begins, and as a fluid once they flow.
+"""Sharing of links by frames: frame by frame where a collective begins, and as a fluid once frames flow.
 
-**One by one.** A collective begins with a transient: exponents are agreed on, windows open, bursts queue before shared
-links. Its first chunks show that transient, and the rate that follows it. They are found by a list of events: a frame
-takes a link when the frames before it have left, and a sender sends what its window, its pace and its exponents let it
-(docs/protocol.md). There are no lanes, headers, tables or faults, so no switch and no endpoint is needed.
+**Frame by frame.** A collective begins with a transient: exponents are agreed on, windows open, bursts queue before
+shared links. Its first chunks show that transient, and the rate that follows it. They are simulated by a list of
+events: a frame takes a link when the frames before it have left, and a sender sends what its window, its pace and its
+exponents allow (docs/protocol.md). There are no lanes, headers, tables or faults, so no switch or endpoint is needed.
 
 **As a fluid.** A flow carries units (chunks) at one rate on every link that it uses. How flows of one class share a
-link depends on what serves it:
+link depends on its server:
 
 - A *host* asks its senders in turn, so that flows share its link frame by frame: max-min fair (Bertsekas and Gallager,
   Data Networks, 2nd ed., section 6.5.2).
-- A *switch's queue* is first come, first served, and each flow keeps a fixed window on its way. Then x_j = W_j / (rtt_j
-  + q_j), where q_j is what waits before the queues on its way, and a queue stands only before a link that is full: the
-  only such rates there are (Mo and Walrand, Fair end-to-end window-based congestion control, 2000).
+- A *switch's queue* is first come, first served, and each flow keeps a fixed window in flight. Then x_j = W_j / (rtt_j
+  + q_j), where q_j is the wait in the queues on its path, and only a full link has a queue. These rates are unique (Mo
+  and Walrand, Fair end-to-end window-based congestion control, 2000).
 
 Higher classes take what they need first; lower ones share what is left.
 """
@@ -41,17 +41,17 @@ NEVER: Final = 1 << 62
 
 @dataclass(frozen=True)
 class WireTimes:
-    """How long frames of two lengths occupy each directed link, and its delay, in picoseconds."""
+    """Time for which frames of two lengths occupy each directed link, and its delay, in picoseconds."""
 
     full: Mapping[Hop, int]
     empty: Mapping[Hop, int]
     delay: Mapping[Hop, int]
     hosts: frozenset[str]
-    """which have no queue before their links: what they send is made when the link is free"""
+    """Hosts; they have no queue before their links, because frames are made when the link is free."""
 
     @classmethod
     def of(cls, topology: Topology, length: int) -> "WireTimes":
-        """Of a topology; ``length``: bytes of a full frame."""
+        """Return the times on a topology's links; ``length``: bytes of a full frame."""
         full: dict[Hop, int] = {}
         empty: dict[Hop, int] = {}
         delay: dict[Hop, int] = {}
@@ -64,16 +64,16 @@ class WireTimes:
 
 
 Way = Sequence[tuple[int, int, int, int]]
-"""the links of a path: number, time of a full frame, time of one without lanes, delay"""
+"""Links of a path: number, time of a full frame, time of one without lanes, delay."""
 
 
 Arrived = Callable[..., None]
-"""told that a frame has come, with the numbers that it was sent with"""
+"""Called when a frame arrives, with the numbers that it was sent with."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What a sender puts on the link of its host."""
+    """A frame that a sender puts on its host's link."""
 
     way: Way
     full: bool
@@ -83,12 +83,12 @@ class _Frame:
 
 class _Sender(Protocol):
     def next(self, now: int) -> "_Frame | int":
-        """The frame that may leave now, or when to ask again; ``NEVER``: when something has come."""
+        """Return the frame that may leave now, or the time to ask again; ``NEVER``: after the next arrival."""
 
 
 @dataclass
 class _Host:
-    """The senders of a host share its link, frame by frame, in turn."""
+    """Senders of a host, which share its link in turn, frame by frame."""
 
     senders: list[_Sender] = field(default_factory=list)
     turn: int = 0
@@ -104,18 +104,18 @@ class _Network:
         self._number: dict[Hop, int] = {}
         self._free: list[int] = []
         self._queues: list[deque[int] | None] = []
-        """of the links of switches"""
+        """Queues of switches' links; None for hosts' links."""
         self.deepest = 0
-        """most frames that waited before a link at once"""
+        """Most frames that waited before a link at the same time."""
         self.late = False
-        """whether an acknowledgement came after its frame would have been sent again"""
+        """Whether an acknowledgement came after its frame would have been sent again."""
         self._events: list[tuple[int, int, Callable[..., object], tuple[int, ...]]] = []
         self._order = 0
         self.hosts: dict[str, _Host] = {}
         self.now = 0
 
     def way(self, hops: Sequence[Hop]) -> Way:
-        """The links of a path."""
+        """Return the links of a path."""
         links = []
         for hop in hops:
             number = self._number.setdefault(hop, len(self._free))
@@ -126,12 +126,12 @@ class _Network:
         return links
 
     def at(self, when: int, call: Callable[..., object], *numbers: int) -> None:
-        """Call something later; what is due at one time, in the order in which it was asked for."""
+        """Schedule a call; calls of the same time run in the order in which they were scheduled."""
         self._order += 1
         heapq.heappush(self._events, (when, self._order, call, numbers))
 
     def put(self, way: Way, full: bool, arrived: Arrived, *numbers: int) -> int:
-        """Put a frame on the first link of a path; when that link is free again."""
+        """Put a frame on the first link of a path; return when that link is free again."""
         number, long, short, delay = way[0]
         begins = max(self.now, self._free[number])
         leaves = self._free[number] = begins + (long if full else short)
@@ -148,14 +148,14 @@ class _Network:
         return leaves
 
     def add(self, host: str, sender: _Sender) -> _Host:
-        """Give a host one more sender, which begins now."""
+        """Add a sender to a host; it begins now."""
         sharing_host = self.hosts.setdefault(host, _Host())
         sharing_host.senders.append(sender)
         self.ask(sharing_host, self.now)
         return sharing_host
 
     def ask(self, host: _Host, when: int) -> None:
-        """Ask a host's senders for a frame."""
+        """Schedule a request for a frame to a host's senders."""
         when = max(when, host.free)
         if when < host.asked_at:
             host.asked_at = when
@@ -179,7 +179,7 @@ class _Network:
             self.ask(host, again)
 
     def run(self, until: Callable[[], bool], most: int) -> None:
-        """Let time pass until something holds, or so many events have been."""
+        """Process events until ``until()`` is true, or at most ``most`` events."""
         events = self._events
         for _ in range(most):
             if not events or until():
@@ -190,13 +190,13 @@ class _Network:
 
 @dataclass
 class _TimeOut:
-    """When a sender would send a frame again, since no answer came."""
+    """Time-out of a sender: when it would send a frame again without an answer."""
 
     timing: Timing
     sent_at: deque[int] = field(default_factory=deque)
-    """of frames that are not answered, in order"""
+    """Send times of frames without an answer, in order."""
     smoothed: int = 0
-    """round trip"""
+    """Smoothed round trip, ps."""
     samples: int = 0
 
     @property
@@ -207,11 +207,11 @@ class _TimeOut:
 
     @property
     def _wanted(self) -> int:
-        """Of a tree (workers/kernels/recovery.py, ``learn_trip``)."""
+        """Time-out of a tree (workers/kernels/recovery.py, ``learn_trip``)."""
         return 4 * self.smoothed
 
     def answered(self, now: int, *, sample: bool) -> bool:
-        """One more frame of a tree is answered; whether that is too late. ``sample``: it tells of the round trip."""
+        """Take in an answer to a frame of a tree; return whether it is late. ``sample``: it measures the round trip."""
         round_trip = now - self.sent_at.popleft()
         late = round_trip > self._bounded
         if sample:
@@ -223,26 +223,26 @@ class _TimeOut:
 
 @dataclass
 class _StreamTimeOut(_TimeOut):
-    """Of a stream, for which RFC 6298, section 2, holds."""
+    """Time-out of a stream, by RFC 6298, section 2."""
 
     due: int = NEVER
     deviation: int = 0
     sampled_at: int = 0
     shortest: int = NEVER
-    """round trip since the last sample"""
+    """Shortest round trip since the last sample, ps."""
 
     @property
     def _wanted(self) -> int:
         return self.smoothed + 4 * self.deviation
 
     def sent(self, now: int) -> None:
-        """A frame leaves."""
+        """Take in that a frame leaves."""
         self.sent_at.append(now)
         if self.due == NEVER:
             self.due = now + self._bounded
 
     def acknowledged(self, count: int, now: int) -> bool:
-        """So many more frames are in; whether their acknowledgement came too late."""
+        """Take in the acknowledgement of ``count`` more frames; return whether it came too late."""
         late = now > self.due
         sent_at = [self.sent_at.popleft() for _ in range(count)][-1]
         self.shortest = min(self.shortest, now - sent_at)
@@ -259,31 +259,31 @@ class _StreamTimeOut(_TimeOut):
 
 @dataclass(frozen=True)
 class TreeFrames:
-    """What a collective of a tree or star sends between children and parents for each chunk."""
+    """Frames that a collective of a tree or star sends between children and parents for each chunk."""
 
     up_full: bool
     down_full: bool
     chunks: int
     lead: int
-    """frames without lanes that go ahead of all chunks"""
+    """Frames without lanes that are sent ahead of all chunks."""
     distance: int
-    """frames by which the exponent of a chunk goes ahead of it; 0: there are no exponents"""
+    """Frames by which a chunk's exponent is ahead of the chunk; 0: there are no exponents."""
     most: int
-    """a chunk waits for the answer so many before it ..."""
+    """A chunk waits for the answer to the frame that is this many before it."""
     room: int
-    """... and so many may be on their way"""
+    """Most chunks with lanes in flight."""
     pace_ps: int
     merged: bool
-    """whether an answer waits for all children; a server of hosts answers a PULL at once"""
+    """Whether an answer waits for all children; a server of hosts answers a PULL at once."""
     timing: Timing
-    """time-outs of a worker"""
+    """Time-outs of a worker."""
     zeros: Bools | None = field(default=None, compare=False)
-    """of each chunk, whether it is zero at all workers, so that its frames have no lanes; None: none of them is"""
+    """For each chunk, whether it is zero at all workers, so that its frames have no lanes; None: no chunk is."""
 
 
 @dataclass
 class _TreeWorker:
-    """The end of a worker: frames go up in order, and are answered in order. Those of a relay go into its own sum."""
+    """Sender of a worker: frames go up in order, and are answered in order. A relay's frames go into its own sum."""
 
     number: int
     tree: "_Tree"
@@ -291,7 +291,7 @@ class _TreeWorker:
     answered: int = 0
     pace_at: int = -NEVER
     owes: "deque[_Frame]" = field(default_factory=deque)
-    """of a relay: sums and answers"""
+    """Sums and answers that a relay has to send."""
     time_out: _TimeOut = field(init=False)
 
     def __post_init__(self) -> None:
@@ -324,7 +324,7 @@ class _TreeWorker:
 
 
 class _Answers:
-    """The end of a server: its host asks it in turn, as it asks workers' ends."""
+    """Sender of a server, which its host asks in turn, like workers' senders."""
 
     def __init__(self) -> None:
         self.frames: deque[_Frame] = deque()
@@ -347,7 +347,7 @@ class _Tree:
         if frames.zeros is not None:
             with_lanes[frames.lead :] = ~frames.zeros[:count]
         self.full: list[int] = [0, *np.cumsum(with_lanes).tolist()]
-        """how many of the first frames count as chunks with lanes"""
+        """Number of chunks with lanes among the first k frames, by k."""
         self.up: dict[int, tuple[Way, int]] = {}
         self._down: dict[int, list[tuple[Way, int]]] = {}
         for child, parent in plan.edges:
@@ -367,19 +367,19 @@ class _Tree:
             self._server = index[plan.server], answers, network.add(plan.server, answers)
 
     def done(self) -> Ints:
-        """When each chunk was done at the last worker; of those that were all done."""
+        """Return when each chunk was done at the last worker, for chunks that are done at all workers."""
         return self._done[self.frames.lead : min(worker.answered for worker in self._workers)]
 
     def is_full(self, seq: int, direction: bool) -> bool:
-        """Whether a frame has lanes; ``direction``: those of this collective have, up or down."""
+        """Return whether a frame has lanes; ``direction``: whether this collective's frames up, or down, have lanes."""
         return direction and self.full[seq + 1] > self.full[seq]
 
     def adds_up(self, worker: int) -> bool:
-        """Whether a worker is a relay."""
+        """Return whether a worker is a relay."""
         return worker in self._missing
 
     def came_up(self, node: int, child: int, seq: int) -> None:
-        """A frame of a child is at its parent."""
+        """Process a child's frame at its parent."""
         frames = self.frames
         if not frames.merged:
             self._put(node, _Frame(self._back[node, child], frames.down_full, self._came_down, (child, seq)))
@@ -400,7 +400,7 @@ class _Tree:
             self._put(node, _Frame(way, full, self._came_down, (child, seq)))
 
     def _put(self, node: int, frame: "_Frame") -> None:
-        """A switch puts a frame on its link; a relay's and a server's wait for their turn at their hosts."""
+        """Put a switch's frame on its link; frames of relays and servers wait for their turn at their hosts."""
         if node < len(self._workers):
             self._workers[node].owes.append(frame)
             self._network.ask(self._hosts[node], self._network.now)
@@ -426,35 +426,35 @@ class _Tree:
 
 @dataclass(frozen=True)
 class StreamFrames:
-    """What hosts send each other: in a ring each to the next, in an all-to-all each to every other one."""
+    """Frames that hosts send each other: to the next host in a ring, to every other one in an all-to-all."""
 
     size: int
-    """frames of a stream"""
+    """Frames of a stream."""
     segment: int
-    """of a ring: a frame waits for the one so many before it from the host before; 0: it waits for none"""
+    """In a ring, a frame waits for the frame this many before it from the previous host; 0: no wait."""
     window: int
-    """frames that are not acknowledged yet"""
+    """Most frames that are not acknowledged."""
     pace_ps: int
     timing: Timing
-    """time-outs of a sender"""
+    """Time-outs of a sender."""
     follows: bool = False
-    """whether it begins when the same has just ended, so that its last acknowledgements are still on their way"""
+    """Whether it begins when the previous one has just ended, with its last acknowledgements still in flight."""
 
 
 @dataclass
 class _StreamHost:
-    """The end of a host: answers go first, then frames of its streams in turn."""
+    """Sender of a host: acknowledgements go first, then frames of its streams in turn."""
 
     number: int
     streams: "_Streams"
     sent: list[int]
     acknowledged: list[int]
     owes: deque[tuple[int, int, int]] = field(default_factory=deque)
-    """acknowledgements: sender, stream, frames"""
+    """Acknowledgements to send: sender, stream, frames."""
     pace_at: int = -NEVER
     turn: int = 0
     time_outs: list[_StreamTimeOut] = field(init=False)
-    """of its streams"""
+    """Time-outs of its streams."""
 
     def __post_init__(self) -> None:
         self.time_outs = [_StreamTimeOut(self.streams.frames.timing) for _ in self.sent]
@@ -489,10 +489,10 @@ class _Streams:
     def __init__(self, network: _Network, plan: Plan, frames: StreamFrames, count: int) -> None:
         self.frames, self._network = frames, network
         self._before = count if frames.follows and count == frames.size else 0
-        """frames of the collective before, which is played, too"""
+        """Frames of the previous collective, which is simulated, too."""
         self._last = self._before + count
         self.open = self._before or count
-        """frames of the collectives that have begun"""
+        """Frames of the collectives that have begun."""
         self._begun = 0
         order = plan.ring or plan.workers
         size = len(order)
@@ -509,11 +509,11 @@ class _Streams:
         self._hosts = [network.add(name, end) for name, end in zip(order, self._ends, strict=True)]
 
     def done(self) -> Ints:
-        """When the last host had each frame of its streams; of those that all came."""
+        """Return when the last host had each frame of its streams, for frames that have all arrived."""
         return self._done[self._before : min(map(min, self.come))] - self._begun
 
     def came(self, sender: int, stream: int, frame: int) -> None:
-        """A frame is at its receiver."""
+        """Process a frame at its receiver."""
         receiver = (sender + self._steps[stream]) % len(self._ends)
         self.come[sender][stream] = frame + 1
         self._done[frame] = self._network.now
@@ -528,7 +528,7 @@ class _Streams:
                 self._network.ask(host, self._begun)
 
     def acknowledged(self, sender: int, stream: int, count: int) -> None:
-        """An acknowledgement is back."""
+        """Process an acknowledgement at its sender."""
         end, now = self._ends[sender], self._network.now
         self._network.late |= end.time_outs[stream].acknowledged(count - end.acknowledged[stream], now)
         end.acknowledged[stream] = count
@@ -536,27 +536,27 @@ class _Streams:
 
 
 class Opening(NamedTuple):
-    """What was seen of the first chunks."""
+    """Result of simulating the first chunks."""
 
     done: list[Ints]
-    """For each part: when the last worker had each of its first chunks; shorter where events did not reach."""
+    """For each part: when the last worker had each of its first chunks; shorter if the events did not reach."""
     deepest: int
-    """The most frames that waited before a link at once."""
+    """Most frames that waited before a link at the same time."""
     late: bool
-    """Whether acknowledgements of streams came so late that packets would have been sent again for nothing."""
+    """Whether acknowledgements of streams came so late that packets would have been sent again needlessly."""
 
 
 def opening(parts: Sequence[tuple[Plan, TreeFrames | StreamFrames, int]], wires: WireTimes, most: int) -> Opening:
-    """When the first chunks of collectives are done that begin at once, ps after all have begun.
+    """Simulate the first chunks of collectives that begin together; return when they are done, ps after the beginning.
 
     Parameters
     ----------
     parts : sequence of (Plan, TreeFrames or StreamFrames, int)
-        Plans on one topology, what each sends, and how many of its chunks (of a stream: frames) are looked at.
+        Plans on one topology, their frames, and how many of their chunks (for a stream: frames) are simulated.
     wires : Wires
-        Of the topology and the frames.
+        Times of the topology's links and the frames.
     most : int
-        Events after which the rest is left out.
+        Events after which the simulation stops.
     """
     network = _Network(wires)
     runs: list[_Tree | _Streams] = [
@@ -575,25 +575,25 @@ CLOSE: Final = 1e-6
 
 @dataclass(frozen=True)
 class Demand:
-    """What one flow wants.
+    """Demand of one flow.
 
     Attributes
     ----------
     busy : mapping
         Link -> how long it is busy with a unit, ps.
     most : float
-        Units a picosecond that it would have alone.
+        Units per picosecond that it would have alone.
     window : float
-        Units on their way at most.
+        Most units in flight.
     rtt_ps : float
-        Until a unit is answered, where nothing waits.
+        Time until a unit is answered, with empty queues.
     ways : sequence of frozenset
-        Links that a unit and its answer cross, for each sender: the slowest way counts.
+        Links that a unit and its answer cross, for each sender: the slowest path counts.
     streams : bool
-        Whether its senders do not wait for each other, so that a window of each stands before a link that is full even
-        where a host lets one of them send less.
+        Whether its senders do not wait for each other, so that a window of each stands before a full link even where a
+        host lets one of them send less.
     cycle : bool
-        Whether its units go round all ways, one after the other, in which the whole window is: queues share it.
+        Whether its units go round all paths, one after the other, with one window for all: queues share it.
     priority : int
         Its class, 7 first.
     """
@@ -609,12 +609,12 @@ class Demand:
 
 
 Waits = dict[tuple[int, int], tuple[int, float]]
-"""(class, link) -> which queue its frames wait in, and for how long, ps; a queue stands before the first of links that
-are full alike"""
+"""(class, link) -> the queue in which its frames wait, and how long, ps; the queue is before the first of the links
+that fill up alike."""
 
 
 def rates(demands: Sequence[Demand], hosts: frozenset[int]) -> tuple[Floats, Waits]:
-    """Units a picosecond of each flow, and how long frames wait.
+    """Return the units per picosecond of each flow, and how long frames wait.
 
     hosts: links that a host serves.
     """
@@ -641,7 +641,7 @@ def rates(demands: Sequence[Demand], hosts: frozenset[int]) -> tuple[Floats, Wai
 def _class(
     demands: Sequence[Demand], links: Sequence[int], left: dict[int, float], hosts: frozenset[int]
 ) -> tuple[Floats, dict[int, tuple[int, float]]]:
-    """Of one class, of what is left of each link."""
+    """Return rates and waits of one class, from the free share of each link."""
     most = np.array([demand.most for demand in demands])
     starved = [any(left[link] <= CLOSE for link in demand.busy if link in left) for demand in demands]
     most[starved] = 0.0
@@ -650,7 +650,7 @@ def _class(
     full = most @ busy > room * (1 + CLOSE)
     if not full.any():
         return most, {}
-    # Links that are used alike fill up alike: one of them stands for all.
+    # Links with the same use fill up alike: one of them stands for all.
     first: dict[tuple[object, ...], int] = {}
     alike: dict[int, int] = {}
     columns: list[int] = []
@@ -678,7 +678,7 @@ def _class(
     wait = np.zeros(len(columns))
 
     def share(*, queued: bool = True) -> Floats:
-        """Rates, or (queued) what comes before queues."""
+        """Return the rates, or (queued) the arrival rates before queues."""
         waited = np.array([max((sum(wait[place] for place in way) for way in own), default=0.0) for own in ways])
         held: Floats = np.minimum(most, window / (rtt + waited))
         if not turns.any():
@@ -703,14 +703,14 @@ def _class(
         if np.allclose(before, wait, rtol=CLOSE, atol=1.0):
             break
     rate = share(queued=False)
-    # Higher classes may leave little room; who comes now waits for what is there, at the rate of the link.
+    # Higher classes may leave little room; a new frame waits for those that are there, at the rate of the link.
     wait = np.minimum(wait, window @ busy)
     stands = set(queues)
     return rate, {link: (place, float(wait[place])) for link, place in alike.items() if place in stands}
 
 
 def _in_turn(most: Floats, busy: Floats, room: Floats) -> Floats:
-    """Max-min fair rates, none above its ``most``: all rise together, until a link is full."""
+    """Return max-min fair rates, none above its ``most``: all rise together, until a link is full."""
     rate = np.zeros(len(most))
     rising = np.ones(len(most), np.bool_)
     left = room.copy()

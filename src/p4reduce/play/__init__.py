@@ -1,1 +1,1 @@
-"""What several jobs do in a network: rounds, turns, classes, tasks at their hosts."""
+"""Behaviour of several jobs in a network: rounds, turns, classes, tasks at their hosts."""

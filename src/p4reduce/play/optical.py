@@ -1,4 +1,4 @@
-"""A grooming plan on packets: lightpaths as circuits, trees as plans of the P4 program, rounds of tasks."""
+"""Play a grooming plan on packets: lightpaths as circuits, trees as plans of the P4 program, rounds of tasks."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -29,14 +29,14 @@ from p4reduce.workers.records import Collective, EndpointState
 
 LANES: Final = 256
 LARGEST: Final = 1 << 15
-"""of a number that is sent: sums of 256 are exact in float32"""
+"""Largest number that is sent: sums of 256 such numbers are exact in float32."""
 SILENCE: Final = 24
-"""bytes of a frame's time on a link beyond its own: preamble, FCS, gap"""
+"""Bytes of a frame's time on a link beyond its own: preamble, FCS, gap."""
 
 
 @dataclass
 class TaskPlayed:
-    """A round of one task: model up, weights down."""
+    """Result of a round of one task: model up, weights down."""
 
     task: str
     latency_ps: int
@@ -51,10 +51,10 @@ class TaskPlayed:
 
 @dataclass
 class OpticalPlayed:
-    """Rounds of all admitted tasks.
+    """Results of the rounds of all admitted tasks.
 
-    lightpath_bytes: what the P4 program's ports sent over each lightpath, both ways; predicted_bytes: the same, as
-    planned. differing: links and ports whose first transmissions are not those predicted.
+    lightpath_bytes: bytes that the P4 program's ports sent over each lightpath, both ways; predicted_bytes: the same,
+    as planned. differing: links and ports whose first transmissions differ from the prediction.
     """
 
     policy: str
@@ -73,11 +73,11 @@ class OpticalPlayed:
 
     @property
     def worst(self) -> float:
-        """The largest deviation of a latency from its prediction, either way."""
+        """The largest deviation of a latency from its prediction, in either direction."""
         return max((abs(task.off) for task in self.tasks), default=0.0)
 
     def as_data(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return asdict(self) | {"exact": self.exact, "worst": self.worst}
 
 
@@ -92,7 +92,7 @@ class _Round:
     weights: npt.NDArray[np.float32]
 
     def post(self, network: JobNetwork) -> None:
-        """Begin now: gradients up, and weights 0 become minus their sum, which comes down."""
+        """Begin the round: gradients go up, and weights of 0 become minus their sum, which comes down."""
         assert self.job.server is not None  # noqa: S101
         self.weights[:] = 0
         for index, source, target in zip(self.job.members.values(), self.sources, self.targets, strict=True):
@@ -101,7 +101,7 @@ class _Round:
         network.post(self.job.server, Post(Collective.PUSH_PULL, None, self.weights, learning_rate=rate))
 
     def exact(self) -> bool:
-        """Whether the server and all workers have the right sums."""
+        """Return whether the server and all workers have the right sums."""
         total = -np.sum(self.sources, axis=0, dtype=np.float64).astype(np.float32)
         return all(np.array_equal(array, total) for array in (self.weights, *self.targets))
 
@@ -158,7 +158,7 @@ class _Player:
         return self.played
 
     def _planned(self, switches: EmbeddedSwitches, place: int, number: int) -> Plan | None:
-        """The plan of a task beside ``number`` others; None: switches have no slots for it now."""
+        """Return the plan of a task beside ``number`` others; None: switches have no slots for it now."""
         network, task = self._plan.network, self._plan.tasks[place]
         lit = [self.circuits[number] for _, _, number in self._plan.edges(place)]
         count = chunks(task.elements, self._lanes)
@@ -223,7 +223,7 @@ class _Player:
                 yield f"{self._plan.tasks[round_.place].name}: {errors[0] if errors else 'an endpoint still waits'}"
 
     def _count(self, network: JobNetwork, plans: Sequence[Plan], times: int) -> None:
-        """Count what links have carried since this network began, beside the plans' predictions."""
+        """Count the frames of links since this network began, and compare them with the plans' predictions."""
         network.advance(network.now + 2 * max(plan.rtt_ps for plan in plans))
         once = [predict(plan, Operation.PUSH_PULL, self._elements(plan), lead=0) for plan in plans]
         predicted = add(*once * times)
@@ -271,17 +271,17 @@ def play(
     Parameters
     ----------
     plan : GroomingPlan
-        Of a policy that forms sums on the way.
+        Plan of a policy that adds up on the way.
     lanes, seed : int
-        Of the P4 program; of what local models send.
+        Lanes of the P4 program; seed of the local models.
     at_once : bool
-        Tasks that fit into switches' slots together begin together, each at the pace of its slots; else one after the
-        other.
+        Tasks that fit into switches' slots together begin together, each at the pace of its slots; otherwise one after
+        the other.
     before : GroomingPlan or None
-        What was lit before. Tasks that are not laid anew have a round then, all at once, and another one from the
-        moment on in which the ports that change go dark; the others follow when they are lit.
+        Plan that was lit before. Tasks whose circuits stay have a round then, all at once, and another one from the
+        moment on in which the changing ports go dark; the other tasks follow when their circuits are lit.
     dark_ps : int
-        For how long.
+        Duration of the darkness.
     progress : Progress or None
         Told of tasks.
 

@@ -1,4 +1,4 @@
-"""A plan of an all-optical spine on packets: circuits, slots as reconfigurations and gates, sums of pairs of leaves."""
+"""Play a plan of an all-optical spine on packets: circuits, slots as reconfigurations and gates, sums of leaf pairs."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -29,20 +29,20 @@ from p4switch.base.values import PS_PER_S
 
 LANES: Final = 256
 FIBRE: Final = "200ns"
-"""of 40 m"""
+"""Delay of 40 m of fibre."""
 MOST_SLOTS: Final = 256
-"""of one job at a switch"""
+"""Most slots of one job at a switch."""
 FRAMES: Final = 4
-"""whose time a chunk and its sum take beyond propagation"""
+"""Frame times that a chunk and its sum take beyond propagation."""
 WORDS_KEPT: Final = 4
-"""for each one that is added: what both leaves give, and what they get"""
+"""Words in memory for each word that is added: the inputs and the results of both leaves."""
 MOST_BYTES: Final = 4 << 30
 _FUZZ: Final = 1e-6
 
 
 @dataclass
 class SpinePlayed:
-    """The result: picoseconds, sums of pairs, frames, and links whose bytes are not those predicted."""
+    """Result of a played plan: picoseconds, sums of pairs, frames, and links whose bytes differ from the prediction."""
 
     predicted_ps: int
     took_ps: int = 0
@@ -59,19 +59,20 @@ class SpinePlayed:
         return self.took_ps / self.predicted_ps
 
     def as_data(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {**asdict(self), "ratio": self.ratio}
 
 
 @dataclass
 class _Sum:
-    """A part of what two leaves add up, over one way between them, from a time on."""
+    """A part of a pair of leaves' sum, over one path between them, from a time on."""
 
     at_ps: int
     link: Link
     chunks: int
     closed: list[int]
-    """when slots within it begin: gates are shut for a guard then, and hosts pause, so that no timer runs out"""
+    """Times at which slots within it begin, ps: for a guard time gates are shut and hosts pause, so that no timer
+    expires."""
     job: Job | None = None
     given: list[npt.NDArray[np.int32]] = field(default_factory=list)
     got: list[npt.NDArray[np.int32]] = field(default_factory=list)
@@ -80,7 +81,7 @@ class _Sum:
 def spine_of(
     network: OpticalNetwork, topology: Topology, fast: int, slot_s: float, guard_s: float, lanes: int = LANES
 ) -> Spine:
-    """Pods as leaves, with what packets lose: headers, and in each slot the time until its last sum is back."""
+    """Return a spine with pods as leaves and the overhead of packets: headers, and a slot's wait for its last sum."""
     fibre = max(link.delay_ps for own in uplinks(topology).values() for link in own)
     chunk_s = frame_time_ps(HEADER_BYTES + 4 * lanes, network.port_rate_bps) / PS_PER_S
     lag_s = 3 * fibre / PS_PER_S + FRAMES * chunk_s
@@ -105,7 +106,7 @@ class _Player:
         self._fixed = self._circuits()
         self.played = SpinePlayed(max(1, round(plan.time_s * PS_PER_S)))
 
-    # --- who is joined where
+    # --- circuits
 
     def _link(self, pair: Pair, ports: tuple[int, int], circuits: int = 1) -> Link:
         (a, b), (p, q) = pair, ports
@@ -113,7 +114,7 @@ class _Player:
                     2 * self._fibre_ps)  # fmt: skip
 
     def _circuits(self) -> dict[Pair, Link]:
-        """The circuits that stay, at ports behind those that rotate; parallel ones are one link."""
+        """Return the circuits that stay, at ports behind those that rotate; parallel ones are one link."""
         used = Counter[int]()
         links: dict[Pair, Link] = {}
         for a, b in np.argwhere(np.triu(self._plan.circuits)).tolist():
@@ -126,7 +127,7 @@ class _Player:
         return self._link(run.pair, (2 * run.channel, 2 * run.channel + 1))
 
     def _reconfigure(self, network: JobNetwork) -> None:
-        """Set all reconfigurations beforehand: circuits that stay are not dark."""
+        """Schedule all reconfigurations in advance; circuits that stay are not dark."""
         fabric = network.fabric
         fixed = list(self._fixed.values())
         if fixed:
@@ -144,10 +145,10 @@ class _Player:
                     fabric.set_gates((self._names[leaf], port), [gate for gate in gates if gate[0]],
                                      longest=HEADER_BYTES + 4 * self._lanes)  # fmt: skip
 
-    # --- what is added up
+    # --- sums
 
     def _sums(self) -> Iterator[_Sum]:
-        """The sums in their order within a pair: circuits, then slots in order, each as full as it can be."""
+        """Yield the sums, in order within a pair: first on fixed circuits, then in slots, each as full as possible."""
         chunk_s = self._plan.spine.chunk_s
         left = np.ceil(self._plan.work / chunk_s - _FUZZ).astype(np.int64)
         over = np.minimum(left, np.ceil(self._plan.over / chunk_s - _FUZZ).astype(np.int64))
@@ -168,7 +169,7 @@ class _Player:
             raise ClusterError("slots: they do not hold all of the work")
 
     def run(self, progress: Progress | None) -> SpinePlayed:
-        """From darkness to the last sum."""
+        """Play the plan from dark circuits to the last sum."""
         sums = sorted(self._sums(), key=lambda sum_: sum_.at_ps)
         self.played.sums = len(sums)
         ways = list(dict.fromkeys(sum_.link for sum_ in sums))
@@ -252,23 +253,23 @@ class _Player:
 def play_spine(
     plan: SpinePlan, topology: Topology, *, lanes: int = LANES, seed: int = 1, progress: Progress | None = None
 ) -> SpinePlayed:
-    """Play a plan: every pair of leaves adds up what both have, as much up as down.
+    """Play a plan: every pair of leaves adds up its data, and the sums return to both.
 
     Parameters
     ----------
     plan, topology
-        Of a :func:`spine_of`; the ``oxc:`` network that it was made for.
+        Plan of a :func:`spine_of`; the ``oxc:`` network that it was made for.
     lanes, seed : int
-        Of the P4 program; of what hosts send.
+        Lanes of the P4 program; seed of the hosts' data.
     progress : Progress or None
         Told of sums.
 
     Raises
     ------
     OpticalError
-        There is too much of it for this machine's memory.
+        The data exceed this machine's memory.
     ClusterError
-        A sum does not come to its end, or not within its slots.
+        A sum does not end, or not within its slots.
     """
     chunks = plan.work.sum() / 2 / plan.spine.chunk_s
     if chunks * lanes * WORDS_KEPT * 4 > MOST_BYTES:

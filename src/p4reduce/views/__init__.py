@@ -1,1 +1,1 @@
-"""What people look at: report pages and the live page."""
+"""Views for people: report pages and the live page."""

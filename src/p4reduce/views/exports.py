@@ -1,4 +1,4 @@
-"""Results of runs for the tools that trainings are watched with: TensorBoard, and OpenTelemetry's spans.
+"""Export of results for tools that monitor training: TensorBoard scalars, and OpenTelemetry spans.
 
 Both need a library: ``pip install 'p4reduce[tensorboard]'`` or ``'p4reduce[otel]'``. Times are virtual, or of the wall
 clock in real time.
@@ -19,11 +19,11 @@ from p4switch.base.values import PS_PER_S
 _PS_PER_NS: Final = 1000
 _WEB: Final = ("http://", "https://")
 SCALARS: Final = ("communication_us", "over_bound", "resends")
-"""What TensorBoard draws of each collective, by its number in the run."""
+"""Scalars of each collective for TensorBoard, by the collective's number in the run."""
 
 
 def write_tensorboard(folder: Path, results: Sequence[RunResult]) -> int:
-    """Write each result as a run of TensorBoard, in a folder of its own below ``folder``.
+    """Write each result as a run of TensorBoard, in a separate folder below ``folder``.
 
     Returns
     -------
@@ -53,12 +53,12 @@ def write_tensorboard(folder: Path, results: Sequence[RunResult]) -> int:
 
 
 def write_spans(to: str, results: Sequence[RunResult], *, start_ns: int | None = None) -> int:
-    """Write results as spans of OpenTelemetry: one for each run, and in it one for each collective.
+    """Write results as spans of OpenTelemetry: one for each run, and within it one for each collective.
 
     Parameters
     ----------
     to : str
-        A file, which gets a JSON object a line; or the http(s) address of a collector that takes OTLP.
+        A file, which gets one JSON object per line; or the http(s) address of a collector that takes OTLP.
     results : sequence of RunResult
         As ``runs/files.py`` reads them.
     start_ns : int or None
@@ -102,7 +102,7 @@ def _run_name(number: int, result: RunResult) -> str:
 
 
 def _scalars(result: RunResult) -> Iterator[tuple[str, int, float, float]]:
-    """Tag, step, value and time in seconds."""
+    """Yield tag, step, value and time in seconds of each scalar."""
     for number, collective in enumerate(result.network.collectives):
         over = collective.communication_ps / collective.bound_ps if collective.bound_ps else None
         for name, value in zip(SCALARS, (collective.communication_ps / 1e6, over, collective.resends), strict=True):
@@ -113,7 +113,7 @@ def _scalars(result: RunResult) -> Iterator[tuple[str, int, float, float]]:
 
 
 def _trace(tracer: Any, name: str, result: RunResult, begin_ns: int) -> None:
-    """Start and end the spans of a run; a tracer of OpenTelemetry has no types here."""
+    """Start and end the spans of a run; an OpenTelemetry tracer is untyped here."""
     from opentelemetry.trace import Status, StatusCode, set_span_in_context  # noqa: PLC0415
 
     network = result.network

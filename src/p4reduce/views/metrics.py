@@ -1,4 +1,4 @@
-"""Figures as Prometheus reads them: of a network as the live page sees it, and of result files.
+"""Figures in Prometheus' format: of a network as the live page shows it, and of result files.
 
 Needs the library prometheus-client (``pip install 'p4reduce[metrics]'``). Times are virtual, or of the wall clock in
 real time; counters are those of one run, and begin at zero with it.
@@ -16,7 +16,7 @@ from p4switch.base.values import PS_PER_S
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 MOST_SLOTS: Final = 32
-"""switches of jobs whose slots are counted"""
+"""Most pairs of job and switch whose slots are counted."""
 _LINK: Final = ("node", "port", "peer")
 _RUN: Final = ("run", "plan", "topology")
 LINKS: Final = {
@@ -28,7 +28,7 @@ LINKS: Final = {
     "dropped": ("dropped_frames", "Frames that found the queue of a link full", True),
     "resent": ("resent_frames", "INC frames on a link that were sent again", True),
 }
-"""name, help, and whether it only grows, of each of `LINK_FIELDS`"""
+"""Name, help, and whether it only grows, of each of `LINK_FIELDS`."""
 WORKERS: Final = {
     "done": ("chunks_done", "Chunks of the collective under way that a worker has", False),
     "chunks": ("chunks", "Chunks of the collective under way", False),
@@ -47,7 +47,7 @@ RESULT_LINKS: Final = {
 }
 
 Row = tuple[Sequence[Any], float | None]
-"""Values of the labels, and the figure; None where there is none."""
+"""Values of the labels, and the figure; None if there is none."""
 
 
 class _Families:
@@ -62,7 +62,7 @@ class _Families:
         self._found: list[Any] = []
 
     def add(self, name: str, text: str, labels: Sequence[str], rows: Iterable[Row], *, grows: bool = False) -> None:
-        """A figure with its rows; nothing where there are none."""
+        """Add a figure with its rows; add nothing if there are no rows."""
         kind = self._core.CounterMetricFamily if grows else self._core.GaugeMetricFamily
         family = kind(f"p4reduce_{name}", text, labels=labels)
         for values, figure in rows:
@@ -72,11 +72,11 @@ class _Families:
             self._found.append(family)
 
     def collect(self) -> list[Any]:
-        """As prometheus-client asks."""
+        """Return the metric families; prometheus-client calls this."""
         return self._found
 
     def text(self) -> str:
-        """In Prometheus' text format."""
+        """Return the figures in Prometheus' text format."""
         from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415
 
         registry = CollectorRegistry(auto_describe=False)
@@ -85,7 +85,7 @@ class _Families:
 
 
 def of_source(source: Source) -> str:
-    """The newest view of a run that goes on. ``BadInput`` without prometheus-client."""
+    """Return the figures of the newest view of a running source. Raises ``BadInput`` without prometheus-client."""
     families, scene, tick = _Families(), source.scene(), source.tick()
     families.add(
         "running", "Whether the run goes on", ("title",), [((scene["title"],), float(tick["state"] == "running"))]
@@ -119,7 +119,7 @@ def _slots(source: Source, job: str, switch: str) -> list[Row]:
 
 
 def of_results(results: Sequence[RunResult]) -> str:
-    """Results as ``runs/files.py`` reads them. ``BadInput`` without prometheus-client."""
+    """Return the figures of results as ``runs/files.py`` reads them. Raises ``BadInput`` without prometheus-client."""
     families = _Families()
     runs = [
         ((str(number), result.network.plan, result.network.topology), result.network)

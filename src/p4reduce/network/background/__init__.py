@@ -1,4 +1,4 @@
-"""Traffic of others: on/off flows, requests and answers in plain UDP, through the same switches and links."""
+"""Background traffic: on/off flows, requests and answers in plain UDP, through the same switches and links."""
 
 from p4reduce.network.background.requests import RequestEndpoints, Requests
 from p4reduce.network.background.source import (

@@ -1,8 +1,8 @@
-"""Requests and their answers as endpoints beside those of jobs: a frame there, some back, plain UDP.
+"""Requests and answers as endpoints beside those of jobs: one frame to the server, several back, in plain UDP.
 
-Clients ask at given times, whether earlier requests were answered or not; a server computes for a fixed time and sends
-the answer's frames one after the other, first come, first served. Nothing is sent again: a lost frame is a request
-without an end.
+Clients send requests at given times, whether earlier ones were answered or not. A server computes for a fixed time and
+sends the answer's frames in sequence, first come, first served. There are no retransmissions: after a lost frame a
+request never ends.
 """
 
 from collections.abc import Sequence
@@ -22,40 +22,40 @@ from p4switch.base.values import PS_PER_S
 from p4switch.native.memory import address_of, carray, copy_bytes, pointer, store_u8
 
 REQUESTS: Final = 65
-"""kind of a client or server; those of `workers/` are small"""
+"""Kind of a client or server; those of `workers/` are small."""
 ASK_PORT: Final = 9410
 ANSWER_PORT: Final = 9411
 MOST: Final = 1 << 20
-"""requests of a client"""
+"""Most requests of a client."""
 _LEAST_HZ: Final = 1.0
 _UDP: Final = 17
 _LABEL: Final = HEADERS
-"""where the client's number (2 bytes) and that of its request (4) stand"""
+"""Offset of the client's number (2 bytes) and its request's number (4)."""
 
 PARTY: Final = np.dtype(
     [
         (name, np.int64)
         for name in (
             "serves",  # 1: a server
-            "port",  # that it listens on
-            "number",  # of a client
-            "templates",  # address: TEMPLATE_BYTES for each it talks to; servers: by number of the client
-            "frames",  # of an answer
-            "length",  # of a frame, bytes
-            # A client: when it asks, whom, and when the last frame was back (0: not yet).
+            "port",  # port on which it receives
+            "number",  # number of a client
+            "templates",  # address: TEMPLATE_BYTES for each peer; servers: by number of the client
+            "frames",  # frames of an answer
+            "length",  # bytes of a frame
+            # Client: times of requests, their servers, and when the last frame was back (0: not yet).
             "count",
             "next",
             "times",
             "targets",
             "came",
             "ended",
-            # A server: requests that wait, as (when it is computed, label), and what is sent of the first one.
+            # Server: waiting requests as (time when computed, label), and frames sent of the first one's answer.
             "service_ps",
             "queue",
             "head",
             "tail",
             "sent",
-            # How the endpoints beside it are driven (EndpointCalls); the same in every record.
+            # Functions of the other endpoints (EndpointCalls); the same in every record.
             "receive",
             "transmit",
             "deadline",
@@ -75,15 +75,15 @@ class Requests:
     Attributes
     ----------
     clients, servers : tuple of str
-        Hosts, without any that is both.
+        Hosts, none of them in both.
     rate_hz : float
-        Requests a second of each client, 1 at least: Poisson, each to any of the servers.
+        Requests per second of each client, at least 1: Poisson, each to any of the servers.
     count : int
         Requests of each client, at most `MOST`.
     frames : int
-        Of an answer.
+        Frames of an answer.
     frame_bytes : int
-        Of every frame, without FCS.
+        Bytes of every frame, without FCS.
     service_s : float
         Seconds that a server computes before it answers.
     dscp : int
@@ -91,7 +91,7 @@ class Requests:
     priority : int
         Their class at hosts (0..7).
     seed : int
-        Of times and targets.
+        Seed of times and targets.
     """
 
     clients: tuple[str, ...]
@@ -124,7 +124,7 @@ class Requests:
 
 
 class RequestEndpoints(SourceEndpoints):
-    """Endpoints of jobs behind clients and servers, which come first: indices 0 .. len(hosts) - 1."""
+    """Endpoints of jobs, preceded by clients and servers at indices 0 .. len(hosts) - 1."""
 
     def __init__(self, topology: Topology, requests: Requests) -> None:
         super().__init__()
@@ -134,9 +134,9 @@ class RequestEndpoints(SourceEndpoints):
         clients, servers = len(requests.clients), len(requests.servers)
         gaps = random.exponential(1.0 / requests.rate_hz, (clients, requests.count))
         self.asked_ps: NDArray[np.int64] = np.round(np.cumsum(gaps, axis=1) * PS_PER_S).astype(np.int64)
-        """when each client asks, (clients, count)"""
+        """Time of each request, ps, (clients, count)."""
         self.ended_ps: NDArray[np.int64] = np.zeros((clients, requests.count), np.int64)
-        """when the last frame of the answer was there; 0: it is not"""
+        """Arrival of the answer's last frame, ps, (clients, count); 0: not yet."""
         self._targets = random.integers(servers, size=(clients, requests.count)).astype(np.int64)
         self._came = np.zeros((clients, requests.count), np.int64)
         self._queues = np.zeros((servers, clients * requests.count, 2), np.int64)
@@ -149,7 +149,7 @@ class RequestEndpoints(SourceEndpoints):
         return bool((self.ended_ps > 0).all())
 
     def calls(self, beside: EndpointCalls | None = None) -> EndpointCalls:
-        """The functions that drive the records; for all other endpoints ``beside``, or those of `workers/`."""
+        """Return the functions that drive the records; all other endpoints use ``beside``, or those of `workers/`."""
         for name, value in (beside or worker_endpoints())._asdict().items():
             self._parties[name] = value
         return EndpointCalls(
@@ -209,7 +209,7 @@ def _number_at(frame: Any, first: int, count: int) -> Any:
 
 @kernel
 def _due_ps(party: Any) -> Any:
-    """The time at which a party has something to send, picoseconds."""
+    """Return when a party has something to send, picoseconds; NEVER if nothing."""
     if party.serves == 0:
         return carray(pointer(party.times), (party.count,), np.int64)[party.next] if party.next < party.count else NEVER
     return carray(pointer(party.queue), (party.tail, 2), np.int64)[party.head, 0] if party.head < party.tail else NEVER

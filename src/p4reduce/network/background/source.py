@@ -1,8 +1,8 @@
-"""A source of background traffic at a host, compiled: bursts of UDP frames to one destination after the other.
+"""A compiled source of background traffic at a host: bursts of UDP frames to one destination after the other.
 
 On/off: a burst of a random number of frames at a peak rate, then a random silence. Burst lengths and silences are
-uniform between (about) nothing and twice their mean, in integers, so that every machine draws the same. The destination
-of a burst is drawn from the host's row of the demand matrix.
+uniform between (about) 0 and twice their mean, in integers, so that every machine draws the same. The destination of a
+burst is drawn from the host's row of the demand matrix.
 """
 
 import struct
@@ -25,7 +25,7 @@ from p4reduce.workers.specs import HostAddress
 from p4switch.base.values import PS_PER_S
 from p4switch.native.memory import address_of, carray, copy_bytes, pointer
 
-# Demand matrices: who sends how much to whom, bit/s between hosts.
+# Demand matrices: bit/s from each host to each other.
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +56,9 @@ class Demands:
         return np.asarray(self.bps.sum(axis=0))
 
     def at_load(self, topology: Topology, load: float) -> "Demands":
-        """The same pattern, scaled so that the busiest host link is used to the share ``load`` (0..1).
+        """Return the same pattern, scaled so that the busiest host link is used to the share ``load`` (0..1).
 
-        Links between switches may be used more or less: that depends on the routes, and is measured
+        The load of links between switches depends on the routes and may be higher or lower; it is measured
         (:func:`~p4reduce.network.background.spec.link_loads`).
         """
         if not 0 <= load < 1:
@@ -71,18 +71,18 @@ class Demands:
 
 
 def gravity(hosts: tuple[str, ...], seed: int, *, sigma: float = 1.0) -> Demands:
-    """A gravity matrix: T_ij = w_i * w_j / sum w, with log-normal weights exp(sigma * N(0, 1)).
+    """Return a gravity matrix: T_ij = w_i * w_j / sum w, with log-normal weights exp(sigma * N(0, 1)).
 
     M. Roughan, "Simplifying the synthesis of Internet traffic matrices", ACM SIGCOMM CCR 35(5), 2005, section 2.
 
     Parameters
     ----------
     hosts : tuple of str
-        Who takes part, at least two.
+        Participating hosts, at least two.
     seed : int
-        Of the weights.
+        Seed of the weights.
     sigma : float
-        How unequal hosts are; 0: all alike.
+        Inequality of hosts; 0: all equal.
     """
     if len(hosts) < 2:
         raise FabricError(f"hosts: {len(hosts)} cannot send to each other")
@@ -93,7 +93,7 @@ def gravity(hosts: tuple[str, ...], seed: int, *, sigma: float = 1.0) -> Demands
 
 
 def sndlib(topology: Topology, graph: str) -> Demands:
-    """The demand matrix that SNDlib publishes with a graph, between the first hosts of its cities; any unit.
+    """Return the demand matrix that SNDlib publishes with a graph, between the first hosts of its cities; any unit.
 
     Parameters
     ----------
@@ -128,30 +128,30 @@ def sndlib(topology: Topology, graph: str) -> Demands:
 
 
 TEMPLATE_BYTES: Final = 64
-"""a destination's headers, padded"""
+"""Bytes of a destination's headers, padded."""
 HEADERS: Final = 42
-"""Ethernet, IPv4, UDP"""
+"""Bytes of the Ethernet, IPv4 and UDP headers."""
 UDP_PORT: Final = 9
-"""discard (RFC 863): no host answers"""
+"""Discard port (RFC 863): no host answers."""
 
 SOURCE: Final = np.dtype(
     [
         *(
             (name, np.int64)
             for name in (
-                "length",  # of a frame, bytes
-                "gap_ps",  # from the begin of a frame to the next, inside a burst
-                "mean_frames",  # of a burst
+                "length",  # bytes of a frame
+                "gap_ps",  # from the start of a frame to the next, within a burst
+                "mean_frames",  # mean length of a burst
                 "mean_silence_ps",
                 "targets",
-                "thresholds",  # address: uint32 each, ascending; a draw below the k-th goes to the k-th target
+                "thresholds",  # address: ascending uint32; a draw below the k-th selects the k-th target
                 "templates",  # address: TEMPLATE_BYTES for each target
-                "target",  # of the present burst
-                "left",  # frames of the present burst
+                "target",  # destination of the present burst
+                "left",  # remaining frames of the present burst
                 "next_ps",
                 "sent",
                 "received",
-                # How the endpoints beside it are driven (EndpointCalls); the same in every source.
+                # Functions of the other endpoints (EndpointCalls); the same in every source.
                 "receive",
                 "transmit",
                 "deadline",
@@ -199,7 +199,7 @@ class SourceOptions:
 
 @kernel
 def _random(source: Any) -> Any:
-    """32 random bits, as int64."""
+    """Return 32 random bits, as int64."""
     bits = draw(source, source.draws, 0)
     source.draws += np.uint64(1)
     return np.int64(bits >> np.uint64(32))
@@ -218,7 +218,7 @@ def _begin_burst(source: Any) -> None:
 
 @kernel
 def source_transmit(source: Any, now_ps: int, out: Any) -> Any:
-    """The next frame into memory at ``out``; its length, or 0 while it is silent."""
+    """Write the next frame to memory at ``out``; return its length, or 0 during a silence."""
     if now_ps < source.next_ps:
         return 0
     if source.left == 0:
@@ -229,7 +229,7 @@ def source_transmit(source: Any, now_ps: int, out: Any) -> Any:
     source.left -= 1
     source.next_ps = now_ps + source.gap_ps
     if source.left == 0:
-        # In units of 2^-16: silences of seconds times 32 random bits would not fit 64.
+        # In units of 2^-16: silences of seconds times 32 random bits would exceed 64 bits.
         source.next_ps += (2 * source.mean_silence_ps >> 16) * (_random(source) >> 16)
     source.sent += 1
     return source.length
@@ -239,46 +239,45 @@ def source_transmit(source: Any, now_ps: int, out: Any) -> Any:
 
 
 BACKGROUND: Final = 64
-"""kind of a source; those of `workers/` are small"""
+"""Kind of a source; those of `workers/` are small."""
 _GOLDEN: Final = 618
-"""thousandths"""
+"""Golden ratio, in thousandths."""
 _UDP: Final = 17
 _WIRE_OVERHEAD: Final = 24
-"""bytes around a frame: preamble, FCS, inter-frame gap"""
+"""Bytes around a frame: preamble, FCS, inter-frame gap."""
 
 
 class SourceEndpoints(Endpoints):
-    """Endpoints of jobs behind others that belong to no job, which come first.
+    """Endpoints of jobs, preceded by endpoints that belong to no job.
 
     Attributes
     ----------
     hosts : list of str
-        Of those.
+        Hosts of the preceding endpoints.
     """
 
     hosts: list[str]
 
     def calls(self) -> EndpointCalls:
-        """The functions that drive the records."""
+        """Return the functions that drive the records."""
         raise NotImplementedError
 
 
 class BackgroundEndpoints(SourceEndpoints):
-    """Endpoints of jobs behind sources of background traffic: the sources come first, indices 0 .. ``sources`` - 1.
+    """Endpoints of jobs, preceded by sources of background traffic at indices 0 .. ``sources`` - 1.
 
-    Drive them with :func:`background_calls`. A source sends from the moment that it is started
-    (`VirtualNetwork.start`), for ever.
+    Drive them with :func:`background_calls`. A source sends for ever from its start (`VirtualNetwork.start`) on.
 
     Parameters
     ----------
     topology : Topology
-        Where the hosts are.
+        Topology of the hosts.
     demands : Demands
-        What each host sends to whom; hosts that send nothing only receive.
+        Demands between hosts; hosts that send nothing only receive.
     options : SourceOptions
-        How bursts look.
+        Options of bursts.
     seed : int
-        Of bursts and silences.
+        Seed of bursts and silences.
     """
 
     def __init__(self, topology: Topology, demands: Demands, options: SourceOptions, seed: int) -> None:
@@ -293,7 +292,7 @@ class BackgroundEndpoints(SourceEndpoints):
             self._add_source(topology, topology.node(host), demands, options, link_key(seed, index))
 
     def calls(self) -> EndpointCalls:
-        """Sources are driven by themselves, all others as `workers/` does."""
+        """Return the functions that drive sources, and all other endpoints as `workers/` does."""
         return background_calls()
 
     @property
@@ -312,7 +311,7 @@ class BackgroundEndpoints(SourceEndpoints):
         return int(self._sources["received"].sum())
 
     def busy_shares(self, now_ps: int, ahead_ps: int) -> list[float]:
-        """For each source, the share of the next ``ahead_ps`` in which its present or next burst sends.
+        """Return, for each source, the share of the next ``ahead_ps`` in which its present or next burst sends.
 
         Silences and bursts after that are not drawn yet.
         """
@@ -354,7 +353,7 @@ class BackgroundEndpoints(SourceEndpoints):
                 f"{rate / 1e9:.3g} Gb/s allow"
             )
         source["mean_silence_ps"] = round(silence)
-        # Hosts do not begin all at once: their first bursts lie apart by the golden ratio of a mean cycle.
+        # Hosts do not begin together: their first bursts are offset by the golden ratio of a mean cycle.
         source["next_ps"] = (place * _GOLDEN % 1000) * (burst_ps + round(silence)) // 1000
         targets = np.flatnonzero(row)
         source["targets"] = len(targets)
@@ -369,7 +368,7 @@ class BackgroundEndpoints(SourceEndpoints):
 
 
 def headers(topology: Topology, host: str, target: str, length: int, *, port: int, dscp: int) -> bytes:
-    """Ethernet, IPv4 and UDP (no checksum: 0) of a frame of ``length`` bytes, padded to TEMPLATE_BYTES."""
+    """Return the Ethernet, IPv4 and UDP headers (checksum 0) of a frame of ``length`` bytes, in TEMPLATE_BYTES."""
     source, other = topology.node(host), topology.node(target)
     gateway = topology.node(topology.neighbours(host)[0])
     ethernet = gateway.mac.to_bytes(6, "big") + source.mac.to_bytes(6, "big") + b"\x08\x00"
@@ -444,7 +443,7 @@ def _resume(eps: Any, i: int, paused_ps: int, a: int, b: int) -> Any:
 
 
 def background_calls() -> EndpointCalls:
-    """The functions that drive :class:`BackgroundEndpoints`: sources, and all others as `workers/` does."""
+    """Return the functions that drive :class:`BackgroundEndpoints`: sources, and all others as `workers/` does."""
     return EndpointCalls(
         *(function.address for function in (_receive, _transmit, _deadline, _expire, _status, _resume))
     )

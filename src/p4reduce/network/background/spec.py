@@ -1,4 +1,4 @@
-"""Background traffic as one line of text, as in 'gravity:load=0.3,seed=1'."""
+"""Background traffic as one line of text, such as 'gravity:load=0.3,seed=1'."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from p4reduce.network.virtual.records import FabricError
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 
-# How much traffic links carry, as the network counts it.
+# Traffic of links, as the network counts it.
 
 
 Loads = dict[Hop, int]
-"""bit/s by (node, port) of the sender, preambles and gaps included"""
+"""bit/s by (node, port) of the sender, preambles and gaps included."""
 
 
 def link_loads(network: VirtualNetwork, before: Mapping[Hop, LinkCounters], since_ps: int) -> Loads:
-    """The average load of every link since a moment, from the time that it was busy.
+    """Return the average load of every link since a moment, from the time that it was busy.
 
     Parameters
     ----------
     network : VirtualNetwork
-        Its clock stands after ``since_ps``.
+        Its clock is after ``since_ps``.
     before : mapping
         ``dict(network.links)`` of that moment.
     since_ps : int
@@ -34,7 +34,7 @@ def link_loads(network: VirtualNetwork, before: Mapping[Hop, LinkCounters], sinc
     Returns
     -------
     dict
-        (node, port) -> bit/s of the link's rate: share of busy time * rate.
+        (node, port) -> bit/s: share of busy time * the link's rate.
     """
     passed = network.now - since_ps
     if passed <= 0:
@@ -51,28 +51,28 @@ _KINDS: Final[dict[str, tuple[str, ...]]] = {
     "gravity": ("load", "seed", "sigma", "dscp"),
     "sndlib": ("load", "seed", "graph", "dscp"),
 }
-"""demand matrices, each with the fields that it takes"""
+"""Demand matrices, each with its fields."""
 _MAX_SEED: Final = (1 << 63) - 1
 _MAX_SIGMA: Final = 10.0
 
 
 @dataclass(frozen=True)
 class Background:
-    """Background traffic between all hosts of a network, from its first moment on.
+    """Background traffic between all hosts of a network, from time 0 on.
 
     Attributes
     ----------
     kind : str
-        'gravity' (:func:`~p4reduce.network.background.source.gravity`), or 'sndlib': the matrix that SNDlib has with
-        the topology's graph (:func:`~p4reduce.network.background.source.sndlib`).
+        'gravity' (:func:`~p4reduce.network.background.source.gravity`), or 'sndlib': SNDlib's matrix for the topology's
+        graph (:func:`~p4reduce.network.background.source.sndlib`).
     load : float
-        Share of the busiest host link that is used on average (0..1).
+        Average use of the busiest host link, as a share (0..1).
     seed : int
-        Of the matrix (gravity), and of bursts and silences.
+        Seed of the matrix (gravity), and of bursts and silences.
     sigma : float
-        How unequal hosts are (gravity).
+        Inequality of hosts (gravity).
     graph : str
-        Its name at topohub (sndlib).
+        The graph's name at topohub (sndlib).
     dscp : int
         Code point of its packets (0..63): switches may have a queue for it (`SwitchSettings.dscp_classes`).
     """
@@ -85,12 +85,12 @@ class Background:
     dscp: int = 0
 
     def __str__(self) -> str:
-        """The same text for the same traffic; :func:`parse_background` reads it."""
+        """Return a text that :func:`parse_background` reads; the same traffic gives the same text."""
         own = {"gravity": f"sigma={self.sigma:g}", "sndlib": f"graph={self.graph}"}[self.kind]
         return f"{self.kind}:load={self.load:g},seed={self.seed},{own}" + (f",dscp={self.dscp}" if self.dscp else "")
 
     def demands(self, topology: Topology) -> Demands:
-        """The demand matrix for a topology; `FabricError` if the description does not fit it."""
+        """Return the demand matrix for a topology; raise `FabricError` if the description does not fit it."""
         if self.kind == "sndlib":
             matrix = sndlib(topology, self.graph)
         else:
@@ -98,12 +98,12 @@ class Background:
         return matrix.at_load(topology, self.load)
 
     def endpoints(self, topology: Topology) -> BackgroundEndpoints:
-        """Make the sources; `FabricError` if a host would have to send more than its bursts can carry."""
+        """Make the sources; raise `FabricError` if a host would have to send more than its bursts can carry."""
         return BackgroundEndpoints(topology, self.demands(topology), SourceOptions(dscp=self.dscp), self.seed)
 
 
 def parse_background(text: str) -> Background:
-    """Background traffic from its text: 'gravity:load=0.3,seed=1', 'sndlib:graph=nobel-us,load=0.2'.
+    """Parse background traffic from its text: 'gravity:load=0.3,seed=1', 'sndlib:graph=nobel-us,load=0.2'.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def parse_background(text: str) -> Background:
 
 
 def _number(name: str, text: str) -> float | int:
-    """A field's value in its bounds."""
+    """Return a field's value; raise `FabricError` if it is outside its bounds."""
     try:
         whole = name in {"seed", "dscp"}
         value = int(text) if whole and len(text) < 30 else float(text)

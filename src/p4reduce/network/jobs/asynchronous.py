@@ -1,7 +1,7 @@
-"""An asynchronous parameter server: workers that do not wait for each other, or for a bounded time only.
+"""Asynchronous parameter server: workers do not wait for each other, or for a bounded number of rounds only.
 
-No new protocol: each worker is a job of its own with the server, and the server's endpoints of all these jobs update
-one array of weights, chunk by chunk, as contributions come. What a worker gets back are the weights as they are then.
+No new protocol: each worker has its own job with the server, and the server's endpoints of all these jobs update one
+array of weights, chunk by chunk, as contributions arrive. A worker gets back the weights as they are at that moment.
 """
 
 from abc import ABC, abstractmethod
@@ -30,16 +30,16 @@ from p4reduce.topologies.model import Hop
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, EndpointState
 
-# What hosts do at which virtual time: calls at given times, and calls when an endpoint has done its operation.
+# Host activity in virtual time: calls at given times, and calls when an endpoint has done its operation.
 
 
 Call = Callable[[], None]
 Done = Callable[[int], None]
-"""Told when the endpoint was done, virtual picoseconds."""
+"""Called with the time at which the endpoint was done, virtual picoseconds."""
 
 
 class CallClock(ABC):
-    """Calls at given times; those of one time in the order in which they were asked for."""
+    """Schedule of calls at given times; calls of the same time run in the order in which they were requested."""
 
     def __init__(self, network: JobNetwork | FlowNetwork) -> None:
         self._timed, self._order = network, count()
@@ -56,9 +56,9 @@ class CallClock(ABC):
         heappush(self._calls, (max(time_ps, self._timed.now), next(self._order), call))
 
     def run(self, *, check: Call | None = None, until: Callable[[], bool] | None = None) -> None:
-        """Run until no endpoint has anything to do, or until ``until()`` is true, which is asked after every step.
+        """Run until no endpoint has anything to do, or until ``until()``, checked after every step, returns True.
 
-        ``ClusterError`` when an endpoint gives up or waits for ever.
+        Raises ``ClusterError`` when an endpoint gives up or waits for ever.
         """
         while (self._calls or self._busy()) and not (until is not None and until()):
             self._let_pass(self._calls[0][0] if self._calls else None, check)
@@ -67,9 +67,9 @@ class CallClock(ABC):
 
 
 class Clockwork(CallClock):
-    """Drives a `JobNetwork`: the hosts' side of several jobs that compute and communicate at the same time.
+    """Driver of a `JobNetwork`: the hosts' side of several jobs that compute and communicate at the same time.
 
-    Calls of endpoints that are done at one time happen in the order of indices.
+    The callbacks of endpoints that are done at one time run in the order of their indices.
     """
 
     def __init__(self, network: JobNetwork) -> None:
@@ -91,7 +91,7 @@ class Clockwork(CallClock):
         self.network.announce(index, operation)
 
     def serve(self, index: int, operation: Post, then: Done) -> None:
-        """Post an operation of a server; unlike with ``post``, a run may end while the server waits for others."""
+        """Post an operation of a server; unlike after ``post``, a run may end while the server waits for others."""
         self.post(index, operation, then)
         self._serving.add(index)
 
@@ -117,9 +117,9 @@ FloatArray = NDArray[np.float32]
 
 
 class Staleness:
-    """The rule by which workers may communicate: each is at most ``bound`` rounds ahead of the slowest; None: no bound.
+    """Rule by which workers may communicate: each is at most ``bound`` rounds ahead of the slowest; None: no bound.
 
-    0 keeps workers in step, though what each gets back need not hold the others' gradients of the same round.
+    0 keeps workers in step, but the weights that a worker gets back need not hold the others' gradients of its round.
     """
 
     def __init__(self, workers: int, bound: int | None) -> None:
@@ -130,11 +130,11 @@ class Staleness:
         self._watched = list(range(workers))
 
     def watch(self, ranks: Sequence[int]) -> None:
-        """Only these workers count from now on: the others have left."""
+        """Count only these workers from now on, because the others have left."""
         self._watched = list(ranks)
 
     def may(self, rank: int) -> bool:
-        """Whether a worker may begin to communicate in its next round."""
+        """Return whether a worker may begin to communicate in its next round."""
         return self.bound is None or self.done[rank] - self.oldest <= self.bound
 
     @property
@@ -161,18 +161,18 @@ class AsynchronousJob:
         return [job.plan for job in self.jobs]
 
     def worker(self, rank: int) -> int:
-        """Endpoint of a worker."""
+        """Return the endpoint of a worker."""
         (index,) = self.jobs[rank].members.values()
         return index
 
     def server(self, rank: int) -> int:
-        """Endpoint of the server that answers a worker."""
+        """Return the endpoint of the server that answers a worker."""
         index = self.jobs[rank].server
         assert index is not None  # noqa: S101
         return index
 
     def uninstall(self, network: JobNetwork, controller: Controller) -> None:
-        """Take all of it out again."""
+        """Remove all jobs from the network and their plans from the controller."""
         for job in self.jobs:
             network.retire(job)
             controller.uninstall(job.plan)
@@ -192,15 +192,15 @@ def install(
 ) -> AsynchronousJob:
     """Install the jobs ``first_job``, ``first_job + 1``, ... of these workers, in rank order.
 
-    by_batch: their senders know of each other (``JobNetwork.add``); without it they take a queue that all of them fill
-    for loss, as jobs do that have nothing to do with each other.
+    by_batch: the jobs' senders know of each other (``JobNetwork.add``). Without it, they mistake the wait in a queue
+    that they fill together for loss, as unrelated jobs do.
 
     Raises
     ------
     PlanError
         When ``first_job`` is no multiple of the group's size (a power of two): one match has to cover the group.
     ControllerError
-        As of ``Controller.install``; nothing is left of it then.
+        As ``Controller.install``; nothing stays installed then.
     """
     size = group_size(len(workers))
     if first_job % size:
@@ -219,20 +219,20 @@ def install(
 
 
 class StaleRounds:
-    """Rounds of the workers of an `AsynchronousJob`: each begins as soon as the bound lets it (:class:`Staleness`).
+    """Rounds of the workers of an `AsynchronousJob`; each begins as soon as the bound allows it (:class:`Staleness`).
 
     Parameters
     ----------
     clockwork : Clockwork
-        Whose network the job is in.
+        Driver of the network that holds the job.
     job : AsynchronousJob
         Installed; its weights are where the rounds begin.
     bound : int or None
-        Of the staleness.
+        Bound of the staleness.
     rate : float
-        By which a worker's gradient moves the weights; may change between rounds.
+        Factor by which a worker's gradient moves the weights; may change between rounds.
     rounds : int or None
-        Of each worker; None: the server takes part for as long as there are any.
+        Rounds of each worker; None: the server takes part in as many rounds as there are.
     """
 
     def __init__(
@@ -241,12 +241,12 @@ class StaleRounds:
         self.clockwork, self.job, self.rate = clockwork, job, rate
         self.staleness = Staleness(len(job.jobs), bound)
         self.most_ahead = 0
-        """rounds by which a worker was ahead of the slowest when it began to communicate, at most"""
+        """Most rounds by which a worker was ahead of the slowest when it began to communicate."""
         self._rounds = rounds
         self._held: dict[int, tuple[FloatArray, FloatArray, Done]] = {}
 
     def serve(self, rank: int, number: int = 0) -> None:
-        """Have the server take part in the rounds of a worker, from this one on."""
+        """Have the server take part in the rounds of a worker, from round ``number`` on."""
         if number != self._rounds:
             post = Post(Collective.PUSH_PULL, None, self.job.weights, number, learning_rate=self.rate)
             give = self.clockwork.serve if self._rounds is None else self.clockwork.post
@@ -258,7 +258,7 @@ class StaleRounds:
         self.release()
 
     def release(self) -> None:
-        """Let workers go on that the bound does not hold back any more."""
+        """Start the workers that the bound no longer holds back."""
         for rank in sorted(self._held):
             if self.staleness.may(rank):
                 self._begin(rank, *self._held.pop(rank))
@@ -277,42 +277,42 @@ class StaleRounds:
 
 
 class TrainingWorker(Protocol):
-    """The computation of a training's workers."""
+    """Computation of a training's workers."""
 
     def compute_ps(self, rank: int, iteration: int) -> int:
-        """Picoseconds that a worker computes in a round."""
+        """Return the picoseconds that a worker computes in a round."""
 
     def gradient(self, rank: int, iteration: int, weights: FloatArray) -> FloatArray:
-        """The gradient of a round at the weights that the worker has; float32 of their shape, kept until it is sent."""
+        """Return a round's gradient at the worker's weights; float32 of their shape, kept until it is sent."""
 
     def pulled(self, rank: int, iteration: int, done_ps: int, weights: FloatArray) -> None:
-        """Take in the weights with which a worker goes on after a round."""
+        """Take in the weights with which a worker continues after a round."""
 
 
 Moved = Callable[[Sequence[int], int, int], None]
-"""Told the rounds that workers have done, and which of them is the oldest and the newest that may communicate."""
+"""Called with the rounds done by each worker, the oldest and the newest of these rounds."""
 
 
 class AsynchronousTraining:
-    """Rounds of all workers of an `AsynchronousJob`, each at its own pace within the bound.
+    """Training of all workers of an `AsynchronousJob`, each at its own pace within the bound.
 
     Parameters
     ----------
     clockwork : Clockwork
-        Whose network the job is in.
+        Driver of the network that holds the job.
     job : AsynchronousJob
         Installed; its weights are where training begins.
     worker : Worker
-        What is computed, and how long that takes.
+        Computation, and how long it takes.
     iterations : int
-        Of each worker.
+        Iterations of each worker.
     staleness : int or None
         The bound (:class:`Staleness`).
     learning_rate : float
-        A worker's gradient moves the weights by ``learning_rate / workers`` times itself: a round of all of them is as
+        A worker's gradient moves the weights by ``learning_rate / workers`` times itself: a round of all workers is as
         large a step as a synchronous one.
     moved : callable
-        Told whenever a round has ended.
+        Called whenever a round has ended.
     """
 
     def __init__(
@@ -332,12 +332,12 @@ class AsynchronousTraining:
 
     @property
     def staleness(self) -> Staleness:
-        """The rule, and the rounds of all workers."""
+        """Staleness rule, with the rounds of all workers."""
         return self._rounds.staleness
 
     @property
     def most_ahead(self) -> int:
-        """As of `StaleRounds`."""
+        """Most rounds by which a worker was ahead (`StaleRounds`)."""
         return self._rounds.most_ahead
 
     def begin(self, at_ps: int = 0) -> None:
@@ -366,20 +366,20 @@ class AsynchronousTraining:
             self._rounds.clockwork.at(ready_ps, lambda: self._rounds.ready(rank, gradient, own, pulled))
 
 
-# The worker that is behind goes first: classes by batch at hosts and in switches, during asynchronous training.
+# The slowest worker goes first: classes by batch at hosts and in switches, during asynchronous training.
 
 
 REBASE: Final = 4
-"""batches by which the oldest one moves before the controller writes anew"""
+"""Batches by which the oldest one advances before the controller rewrites the entries."""
 
 
 class BatchOrder(Protocol):
-    """How classes follow the batches of one asynchronous job.
+    """Order that derives classes from the batches of one asynchronous job.
 
     Attributes
     ----------
     writes : int
-        Entries that were written while the job ran, those of the beginning not counted.
+        Entries written while the job ran, without the initial ones.
     """
 
     writes: int
@@ -388,17 +388,17 @@ class BatchOrder(Protocol):
         """Update classes after a round; ``done``: rounds of each worker."""
 
     def close(self) -> None:
-        """Take the entries out."""
+        """Remove the entries."""
 
 
 def group_of(job: AsynchronousJob, cell: int, base: int, most: int) -> JobGroup:
-    """The group of a job's workers; their classes are base .. base + most."""
+    """Return the group of a job's workers; their classes are base .. base + most."""
     plans = job.plans
     return JobGroup(plans[0].job, group_size(len(plans)), cell, plans[0].generation, base, most)
 
 
 class _Hosts:
-    """Classes at hosts: base + min(lag, most), at once, since they know whose round it is."""
+    """Classes at hosts: base + min(lag, most), set at once, because hosts know their rounds."""
 
     def __init__(self, clockwork: Clockwork, job: AsynchronousJob, group: JobGroup) -> None:
         self._network, self._job, self._group = clockwork.network, job, group
@@ -409,7 +409,7 @@ class _Hosts:
 
 
 class SwitchOrder:
-    """The switches find out by themselves: one entry in each, and nothing to write while the job runs."""
+    """Order that switches compute themselves: one entry in each switch, and nothing to write while the job runs."""
 
     def __init__(self, clockwork: Clockwork, controller: Controller, job: AsynchronousJob, group: JobGroup) -> None:
         self.writes = 0
@@ -418,21 +418,22 @@ class SwitchOrder:
         _insert(controller, self._entries)
 
     def moved(self, done: Sequence[int], oldest: int, newest: int) -> None:
-        """Only hosts need to be told."""
+        """Update the classes at hosts; switches need no update."""
         del oldest
         self._hosts.moved(done, newest)
 
     def close(self) -> None:
-        """Take the entries out."""
+        """Remove the entries."""
         for switch, entries in self._entries.items():
             self._controller.delete(switch, entries)
 
 
 class ControllerOrder:
-    """The controller writes a class for each of eight iterations, anew when the oldest one has moved by ``rebase``.
+    """Order of a controller that writes a class for each of eight iterations, again when the oldest moves by
+    ``rebase``.
 
-    What it writes takes effect ``latency_ps`` later. ``staleness`` is the job's bound: with more than 8 - rebase, or
-    none, batches that are told apart in no entry may be under way: ControllerError.
+    A write takes effect ``latency_ps`` later. ``staleness`` is the job's bound. Raises ControllerError if it is None or
+    more than 8 - rebase: then batches that no entry tells apart may be in progress together.
     """
 
     def __init__(
@@ -462,7 +463,7 @@ class ControllerOrder:
         _insert(controller, dict.fromkeys(self._switches, entries))
 
     def moved(self, done: Sequence[int], oldest: int, newest: int) -> None:
-        """Hosts are told, and switches where the oldest batch has moved far enough."""
+        """Update hosts, and switches if the oldest batch has advanced far enough."""
         self._hosts.moved(done, newest)
         base = oldest - oldest % self._rebase
         if base > self._written:
@@ -470,7 +471,7 @@ class ControllerOrder:
             self._clockwork.at(self._clockwork.network.now + self._latency_ps, lambda: self._write(base))
 
     def _write(self, oldest: int) -> None:
-        """Entries whose class has changed."""
+        """Write the entries whose class has changed."""
         entries = batch_entries(self._group, oldest, self._span)
         changed = [entry for entry in entries if fingerprint(entry) not in self._there]
         self._there = {fingerprint(entry) for entry in entries}
@@ -479,13 +480,13 @@ class ControllerOrder:
         self.writes += len(changed) * len(self._switches)
 
     def close(self) -> None:
-        """Take the entries out."""
+        """Remove the entries."""
         for switch in self._switches:
             self._controller.delete(switch, batch_entries(self._group, 0, self._span))
 
 
 def _switches(job: AsynchronousJob) -> list[str]:
-    """All switches that the job's frames pass."""
+    """Return all switches that the job's frames pass, sorted."""
     return sorted({switch for plan in job.plans for switch in switches_on_paths(plan)})
 
 
@@ -494,18 +495,17 @@ def _insert(controller: Controller, entries: dict[str, Sequence[Entity]]) -> Non
         controller.insert(switch, own)
 
 
-# Channels: a task that holds several (job, epoch) pairs, each with its class, its slots and, if wanted, its own
-# tree.
+# Channels: a task with several (job, epoch) pairs, each with its class, its slots and, on request, its tree.
 #
-# Layers of a model go to channels, the first layers, which the next forward pass needs first, to that of the highest
-# class; so a gradient that is needed soon does not wait behind a large one that is not. (P3, arXiv 1905.03960, and
-# ByteScheduler, SOSP'19, slice tensors for this; here switches and hosts choose frame by frame.) Or one large tensor
-# is shared among channels whose trees lie over different spines.
+# The layers of a model are mapped to channels. The first layers, which the next forward pass needs first, go to the
+# channel of the highest class, so that an urgent gradient does not wait behind a large one. (P3, arXiv 1905.03960, and
+# ByteScheduler, SOSP'19, slice tensors for this; here switches and hosts choose frame by frame.) Alternatively one
+# large tensor is shared among channels whose trees use different spines.
 
 
 @dataclass
 class TaskChannels:
-    """The jobs of one task, the most urgent first, and what waits for its turn in each at each worker."""
+    """Jobs of one task, the most urgent first, with the queue of operations of each worker in each job."""
 
     clockwork: Clockwork
     jobs: list[Job]
@@ -522,10 +522,10 @@ class TaskChannels:
         *,
         apart: bool = False,
     ) -> Self:
-        """Install a job for each class: ``request.job``, ``request.job + 1``, ... After an error none of them is left.
+        """Install a job for each class: ``request.job``, ``request.job + 1``, ... After an error none is left.
 
-        apart: each tree keeps off the links of those before where it can (``PlanRequest.load``), so that together they
-        have the rate of several spines.
+        apart: each tree avoids the links of the trees before it where it can (``PlanRequest.load``), so that together
+        they have the rate of several spines.
         """
         made = cls(clockwork, [])
         load: Counter[Hop] = Counter(request.load)
@@ -551,7 +551,7 @@ class TaskChannels:
         return self.clockwork.network
 
     def post(self, worker: str, channel: int, operation: Post, then: Done) -> None:
-        """Give a worker its next operation in a channel; it begins when those before it there are done.
+        """Give a worker its next operation in a channel; it begins when the channel's earlier operations are done.
 
         All workers give a channel the same operations in the same order.
         """
@@ -578,24 +578,24 @@ class TaskChannels:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way or waits in any channel."""
+        """Whether no operation is in progress or queued in any channel."""
         records = self.network.endpoints.records
         working = any(int(records[i]["status"]) == EndpointState.ACTIVE for job in self.jobs for i in job.endpoints)
         return not working and not any(self._waiting.values())
 
     def uninstall(self, controller: Controller) -> None:
-        """Take all jobs out again."""
+        """Remove all jobs from the network and their plans from the controller."""
         for job in self.jobs:
             self.network.retire(job)
             controller.uninstall(job.plan)
 
 
 def channels_of(layers: Sequence[int], channels: int) -> list[int]:
-    """Which channel each layer goes to, 0 the most urgent; ``layers``: elements, in the order of the forward pass.
+    """Return the channel of each layer, 0 the most urgent; ``layers``: elements, in the order of the forward pass.
 
-    Runs of neighbours. Frames of a channel wait for each other, so a run is to hold few elements behind its first, most
-    urgent layer: the largest sum over runs of what stands behind the first layer is as small as it can be, then the sum
-    of squares. O(channels * layers**2).
+    Each channel gets a run of neighbouring layers. Frames of a channel wait for each other, so few elements should
+    stand behind the first, most urgent layer of a run. Minimized is the largest such sum over the runs, then the sum of
+    squares. O(channels * layers**2).
 
     Raises
     ------
@@ -611,7 +611,8 @@ def channels_of(layers: Sequence[int], channels: int) -> list[int]:
     def behind(begin: int, end: int) -> int:
         return int(total[end] - total[begin + 1])
 
-    # The largest run first, on its own: a prefix with a smaller one may have larger squares, and be none of the best.
+    # First find the largest run by itself: a prefix with a smaller largest run may have larger squares, and yet belong
+    # to no optimum.
     least = [{0: 0}]
     for _ in range(used):
         candidates = {end: [max(worst, behind(begin, end)) for begin, worst in least[-1].items() if begin < end]

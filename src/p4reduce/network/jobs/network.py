@@ -1,4 +1,4 @@
-"""Jobs in virtual time: the endpoints of their hosts, the links, the switches' time, one run loop for all."""
+"""Jobs in virtual time: endpoints of their hosts, links, the switches' clock, one run loop for all."""
 
 import importlib.resources
 import json
@@ -53,18 +53,18 @@ from p4switch.program.errors import ProgramError
 from p4switch.program.loader import load_program
 from p4switch.program.program import Program
 
-if TYPE_CHECKING:  # its machine code is not made where there are no others
+if TYPE_CHECKING:  # without background traffic its machine code is not compiled
     from p4reduce.network.background import Background, Requests
 
 # The embedded switches of a topology, served over P4Runtime on a loopback port, and their controller.
 
 
-# The P4 program a run uses: p4c's output, carried in the package or the user's own.
+# The P4 program that a run uses: p4c's output from the package, or the user's own.
 
 
 @cache
 def bundled(lanes: int) -> P4Program:
-    """The program that the package carries for ``lanes`` lanes (64 or 256)."""
+    """Return the program that the package carries for ``lanes`` lanes (64 or 256)."""
     folder = importlib.resources.files("p4reduce.p4src").joinpath("compiled")
     stem = f"p4reduce-{lanes}"
     try:
@@ -79,13 +79,13 @@ def bundled(lanes: int) -> P4Program:
 
 @cache
 def watching(lanes: int) -> P4Program:
-    """The build of the package's program that tells of links' loads by digests, compiled here and now."""
+    """Compile and return the build of the package's program that reports links' loads by digests."""
     with importlib.resources.as_file(importlib.resources.files("p4reduce.p4src") / "watching.p4") as source:
         return from_source(source, lanes)
 
 
 def from_files(p4_json: Path, p4_info: Path, lanes: int) -> P4Program:
-    """The user's own program, for a run with ``lanes`` lanes. Raises ``ProgramError``, which names the file."""
+    """Load the user's own program, for a run with ``lanes`` lanes. Raises ``ProgramError``, which names the file."""
     program = P4Program(json=_content(p4_json), p4info=_content(p4_info), name=str(p4_json))
     try:
         parsed = json.loads(program.json)
@@ -109,9 +109,9 @@ PROGRAMS: Registry[Callable[[int], Path]] = Registry("program", ProgramError)
 
 
 def from_source(path: Path, lanes: int) -> P4Program:
-    """The user's own program, compiled for a run with ``lanes`` lanes. Raises ``P4Error`` or ``ProgramError``.
+    """Compile the user's own program for a run with ``lanes`` lanes. Raises ``P4Error`` or ``ProgramError``.
 
-    ``path`` is P4 source, or the name of an entry point that gives one.
+    ``path`` is P4 source, or the name of an entry point that gives a path to it.
     """
     if not path.is_file():
         if str(path) not in PROGRAMS:
@@ -134,7 +134,7 @@ def _content(path: Path) -> bytes:
 
 
 def _check_info(path: Path, text: bytes, program: Program) -> None:
-    """p4c writes both files at once, so they have the same registers, of the same sizes."""
+    """Raise ``ProgramError`` unless P4Info and JSON, which p4c writes together, have the same registers and sizes."""
     try:
         info = text_format.Parse(text.decode(), p4i.P4Info())
     except (text_format.ParseError, UnicodeDecodeError) as error:
@@ -163,34 +163,33 @@ def _check_lanes(path: Path, program: P4Program, lanes: int) -> None:
 
 _DEFAULTS = SwitchSettings()
 VIRTUAL_DEADLINE_S: Final = 300.0
-"""for an answer of switches in virtual time, seconds: nothing of a run may depend on how busy this machine is, and no
-network loses an answer between threads. What is left for a deadline to find is a fault, and its error names the switch.
-"""
+"""Deadline, seconds, for an answer of switches in virtual time. It is long because no result may depend on this
+machine's load, and no answer between threads gets lost. Only a fault exceeds it, and its error names the switch."""
 
 
 class ServedSwitches:
-    """One process, one port, a device for each switch, without a controller. Use as a context manager."""
+    """Devices of all switches in one process and on one port, without a controller. Use as a context manager."""
 
     def __init__(self, topology: Topology, *, lock: AbstractContextManager[bool] | None = None) -> None:
         self.topology = topology
         self._ids = {switch.name: index + 1 for index, switch in enumerate(topology.switches)}
         self.network: VirtualNetwork | None = None
-        """the network whose virtual time the switches have, once there is one"""
+        """Network whose virtual time the switches use; None before there is one."""
         self.learned = 0
-        """digests that were handed to controllers' streams"""
+        """Digests handed to controllers' streams."""
         self.server = P4RuntimeServer("127.0.0.1:0", clock=self._now_ns, lock=lock)
         for name, device_id in self._ids.items():
             self.server.add_device(device_id, name=name)
         self.server.start()
 
     def targets(self) -> list[Target]:
-        """The P4Runtime targets of the switches, for a controller."""
+        """Return the P4Runtime targets of the switches, for a controller."""
         return [Target(name, self.server.address, device_id) for name, device_id in self._ids.items()]
 
     def load(self, program: P4Program) -> None:
         """Start every switch with a program; a controller may load another one later.
 
-        Raises ``ControllerError`` for a program that they cannot run.
+        Raises ``ControllerError`` if the switches cannot run it.
         """
         try:
             self.server.set_pipeline(self._ids.values(), program.schema.get_pipeline_config())
@@ -198,16 +197,16 @@ class ServedSwitches:
             raise ControllerError(f"{program.name}: {error.message}") from None
 
     def restart(self, switch: str) -> None:
-        """A switch starts anew: it has its program, and nothing that was installed."""
+        """Restart a switch: it keeps its program, but no installed entries."""
         self.server.restart(self._ids[switch])
 
     def devices(self) -> dict[str, Device]:
-        """Every switch's device, by name."""
+        """Return every switch's device, by name."""
         served = {name: self.server.device(device_id) for name, device_id in self._ids.items()}
         return {name: device for name, device in served.items() if device is not None}
 
     def report(self, network: VirtualNetwork) -> None:
-        """Hand to the controllers' streams what came up: packets at CPU ports, digests, entries that were idle."""
+        """Pass events to the controllers' streams: packets at CPU ports, digests, entries that were idle."""
         self.network = network
         for name, device_id in self._ids.items():
             for packet in network.packet_ins(name):
@@ -232,7 +231,7 @@ class ServedSwitches:
 
 
 class EmbeddedSwitches(ServedSwitches):
-    """The same with a controller that has loaded the program; ``seed`` is that of its jobs' tokens."""
+    """Served switches with a controller that has loaded the program; ``seed`` is that of its jobs' tokens."""
 
     def __init__(
         self,
@@ -253,7 +252,7 @@ class EmbeddedSwitches(ServedSwitches):
                 program,
                 settings=settings,
                 deadline_s=deadline_s,
-                keep=True,  # the program, which they have begun with
+                keep=True,  # the switches have begun with the program
                 token_key=seeded_key(seed),
             )
             self.controller.start()
@@ -270,22 +269,22 @@ class EmbeddedSwitches(ServedSwitches):
 
 
 def package_root() -> Path:
-    """The folder of the package, which holds the P4 sources and what p4c made of them."""
+    """Return the folder of the package, which holds the P4 sources and the files that p4c made of them."""
     return Path(str(importlib.resources.files("p4reduce")))
 
 
-# Who is told of networks in virtual time that come to be in this process.
+# Observers of the virtual-time networks made in this process.
 
 
 Observer = Callable[["JobNetwork"], None]
-"""Told of a network at its time 0, before it has any job."""
+"""Called with a network at its time 0, before it has any job."""
 
 _observers: list[Observer] = []
 
 
 @contextmanager
 def observing(observer: Observer) -> Iterator[None]:
-    """Have ``observer`` told of every network that is made inside, in whichever thread."""
+    """Call ``observer`` with every network that is made inside, in whichever thread."""
     _observers.append(observer)
     try:
         yield
@@ -294,12 +293,12 @@ def observing(observer: Observer) -> Iterator[None]:
 
 
 def announce(network: "JobNetwork") -> None:
-    """Note the network of the switches."""
+    """Call the observers with the network."""
     for observer in _observers:
         observer(network)
 
 
-# A job in the network: its plan, the endpoints of its hosts, and what it has carried so far.
+# A job in the network: its plan, the endpoints of its hosts, and the operations carried so far.
 
 
 @dataclass
@@ -308,7 +307,7 @@ class Job:
 
     plan: Plan
     numbers: JobNumbers | None
-    """number format of its lanes in the network; None: hosts add float32"""
+    """Number format of its lanes in the network; None: hosts add float32."""
     most_lead: int | None = None
     """Chunks ahead of which exponents are agreed on; None: as many as its plan says."""
     pace_ps: int | None = None
@@ -320,18 +319,18 @@ class Job:
     carried: list[tuple[Operation, int, int]] = field(default_factory=list)
     """Operation, words of a worker's array and lead of every collective so far."""
     spared: int = 0
-    """Chunks for whose exponents no PUSH without lanes asked: the operation before had agreed on them, or its guesses
-    made do with fewer."""
+    """Chunks for whose exponents no PUSH without lanes asked, because the previous operation had agreed on them or
+    because guesses made do with fewer."""
     repeated: int = 0
-    """Chunks that came again, since the exponent that their workers had guessed did not do."""
+    """Chunks repeated because the exponent that their workers had guessed was wrong."""
     bare: int = 0
-    """Chunks of sums that travelled without lanes, since they are zero at all workers."""
+    """Chunks of sums sent without lanes, because they are zero at all workers."""
     priority: int = field(init=False)
-    """its class at its hosts now: that of its plan, until :meth:`JobNetwork.set_class`"""
+    """Present class at its hosts: that of its plan, until :meth:`JobNetwork.set_class`."""
     result_priority: int = field(init=False)
-    """its class at its server now"""
+    """Present class at its server."""
     guessed: int = field(init=False)
-    """First chunks of a sum whose exponents may be guessed, whatever plan it gets later."""
+    """First chunks of a sum whose exponents may be guessed; later plans do not change it."""
 
     def __post_init__(self) -> None:
         self.guessed = guesses_of(self.plan, self.numbers)
@@ -350,9 +349,9 @@ class Job:
             self.server = index
 
     def lead(self, operation: str, *, words: bool = False) -> int:
-        """Number of chunks by which a collective agrees on exponents ahead.
+        """Return the number of chunks by which a collective agrees on exponents ahead.
 
-        ``words``: its lanes are added as they are, without exponents.
+        ``words``: its lanes are added as integers, without exponents.
         """
         sums = operation in {"all_reduce", "push", "push_pull"}
         if not sums or words or not isinstance(self.numbers, BlockFloat):
@@ -360,11 +359,11 @@ class Job:
         return self.most_lead or self.plan.lead
 
     def note(self, operation: str, elements: int, *, words: bool = False, bits: int = WORD_BITS) -> None:
-        """Remember a collective for the prediction; ``words`` as of :meth:`lead`, bits: of its lanes."""
+        """Record a collective for the prediction; ``words`` as in :meth:`lead`, bits: of its lanes."""
         self.carried.append((Operation(operation), words_of(elements, bits), self.lead(operation, words=words)))
 
     def predicted(self) -> dict[Hop, Traffic]:
-        """First transmissions of all collectives so far, on every directed link."""
+        """Predict the first transmissions of all collectives so far, on every directed link."""
         times: dict[tuple[Operation, int, int], int] = {}
         for what in self.carried:
             times[what] = times.get(what, 0) + 1
@@ -379,7 +378,7 @@ class Job:
 
 
 def parts_of(trees: Iterable[Job], elements: int, bits: int = WORD_BITS) -> list[tuple[Job, slice]]:
-    """The trees that carry a part of an array, with the slice that each carries. bits: of its lanes."""
+    """Return the trees that carry a part of an array, each with its slice. bits: of its lanes."""
     tree_parts = [(tree, tree.plan.part_of(elements, bits)) for tree in trees]
     return [(tree, part) for tree, part in tree_parts if part.start < part.stop]
 
@@ -393,7 +392,7 @@ BLOCK: Final = BlockFloat()
 
 
 class JobNetwork(Closable):
-    """A network whose hosts carry jobs out; it begins at time 0, without any. Use as a context manager.
+    """A network whose hosts carry out jobs; it begins at time 0 without any job. Use as a context manager.
 
     Not thread-safe, but P4Runtime calls may come at any time. The same calls at the same virtual times give the same
     packets and bytes.
@@ -401,24 +400,24 @@ class JobNetwork(Closable):
     Parameters
     ----------
     switches : ServedSwitches
-        Of its topology, with their program. They stay the caller's, and may serve another network afterwards.
+        Switches of the topology, with their program. The caller owns them; another network may use them afterwards.
     faults : Faults or mapping of Faults
-        Of all links, or by the (node, port) that a direction of a link leaves.
+        Faults of all links, or by the (node, port) that a direction of a link leaves.
     queue_frames : int
         Frames of a port's queue, for each priority.
     seed : int
-        Of the faults.
+        Seed of the faults.
     background : Background, Requests or None
-        Traffic of others, from the first moment on; None: no other traffic.
+        Traffic of others, from time 0 on; None: no other traffic.
     congestion : Congestion or None
-        Of all workers; None: the window of each plan, paced as its busiest link.
+        Congestion control of all workers; None: the window of each plan, paced for its busiest link.
     threads : int or None
-        That simulate it, which changes no result; None: as many as pay (``network.virtual.network.threads_for``).
+        Simulation threads, which change no result; None: as many as pay (``network.virtual.network.threads_for``).
 
     Attributes
     ----------
     endpoints : Endpoints
-        Of all jobs. Indices do not change while a job is there.
+        Endpoints of all jobs. Indices do not change while a job is there.
     fabric : VirtualNetwork
         Links, queues, counters and the clock.
     hosts : list of str
@@ -448,12 +447,12 @@ class JobNetwork(Closable):
         self._calls = worker_endpoints() if others is None else others.calls()
         self.hosts = list(sources)
         self._known = len(sources)  # endpoints that the fabric has
-        self._reordered = False  # endpoints that it has are of other classes
-        self._occupants: dict[int, tuple[Job, Occupant, int]] = {}  # by identity: what its time-outs cover of others
+        self._reordered = False  # an endpoint of the fabric has changed its class
+        self._occupants: dict[int, tuple[Job, Occupant, int]] = {}  # by job ``id``; int: ps that time-outs cover
         self._of_endpoint: dict[int, Occupant] = {}
         self._first_of: dict[int, Job] = {}
         self._speculating: dict[int, Job] = {}
-        self._moved = False  # other jobs are under way than workers know of
+        self._moved = False  # the set of active jobs has changed since workers' covers were set
         self.fabric = VirtualNetwork(
             switches.topology,
             switches.devices(),
@@ -470,7 +469,7 @@ class JobNetwork(Closable):
 
     @property
     def jobs(self) -> list[Job]:
-        """Jobs that are there now, the oldest first."""
+        """Present jobs, the oldest first."""
         return [job for job, _, _ in self._occupants.values()]
 
     @property
@@ -488,20 +487,22 @@ class JobNetwork(Closable):
         lead: int | None = None,
         server_gives: bool = False,
     ) -> Job:
-        """Give every host of a plan its endpoint. ``numbers``: how lanes add up where switches do that.
+        """Create the endpoint of every host of a plan. ``numbers``: how lanes add up if switches add them.
 
-        by_batch: it is one of a group whose classes change with their batches: its chunks may overtake each other, and
-        its time-outs cover what other jobs may have before its frames also where all have one class now.
-        stranger: its senders know of no other job: those of its class may keep its chunks for longer than it waits.
-        lead: how many chunks ahead exponents are agreed on, if not as many as the plan says. server_gives: its server
-        may have numbers of its own in sums.
+        by_batch: the job belongs to a group whose classes change with their batches. Its chunks may overtake each
+        other, and its time-outs cover the frames of other jobs before its own even while all have one class.
+
+        stranger: its senders know of no other job, and may take a wait behind jobs of its class for loss. lead: how
+        many chunks ahead exponents are agreed on; None: as the plan says. server_gives: its server may contribute its
+        own numbers to sums.
+
         After an error nothing of the job is left.
         """
         job = Job(plan, numbers if plan.in_network else None, lead)
         terms = len(plan.workers) + 1 if server_gives else None
         before = dict(
             enumerate(self.endpoints.records["priority"].tolist())
-        )  # also of retired ones, whose place it takes
+        )  # also of retired endpoints, whose index a new one takes
         try:
             timing = timing_of(plan, overtaken=True) if by_batch else None
             for host, spec in endpoint_specs(
@@ -531,7 +532,7 @@ class JobNetwork(Closable):
         return job
 
     def set_class(self, job: Job, priority: int, results: int | None = None) -> None:
-        """Set a job's class (0..7) at its hosts; switches go by their own table.
+        """Set a job's class (0..7) at its hosts; switches use their own table.
 
         results: class of the server's frames; None: the same. Time-outs cover all classes that the job has had.
         """
@@ -553,19 +554,19 @@ class JobNetwork(Closable):
 
     @property
     def held(self) -> bool:
-        """Whether its time may stand still because a viewer holds it."""
+        """Whether a viewer may hold the network's time."""
         return self.fabric.pacer is not None
 
     def post(self, index: int, operation: Post, elements: int = 0) -> None:
-        """Give an endpoint its next operation, which begins now. Errors as of ``Endpoints.post``.
+        """Give an endpoint its next operation, which begins now. Errors as ``Endpoints.post``.
 
-        elements: as of ``FlowJobs.post``; packets need arrays, whose lengths count here.
+        elements: as in ``FlowJobs.post``; ignored, because packets need arrays, whose lengths count here.
         """
         del elements
         self.endpoints.post(index, operation)
         record = self.endpoints.records[index]
         chunks = operation.chunks(int(record["lanes"]))
-        if index in self._first_of and record["lead"]:  # the others know as many
+        if index in self._first_of and record["lead"]:  # the other workers know as many
             asked = int(record["lead"] - record["known"])
             self._first_of[index].spared += min(int(record["max_lead"]), chunks) - asked
         occupant = self._of_endpoint.get(index)
@@ -589,10 +590,10 @@ class JobNetwork(Closable):
         max_events: int | None = None,
         check: Callable[[], None] | None = None,
     ) -> StopReason:
-        """Let time pass, and hand to the controllers what came up at switches.
+        """Advance the time, and pass events at switches to the controllers.
 
-        Arguments as of ``VirtualNetwork.run``. ``check`` is called about ten times a second; what it raises ends this
-        between two events.
+        Arguments as in ``VirtualNetwork.run``. ``check`` is called about ten times a second; an exception from it ends
+        the call between two events.
         """
         self._connect()
         self._wait_for_others()
@@ -617,53 +618,53 @@ class JobNetwork(Closable):
         return [self.endpoints.status(index) for index in job.endpoints]
 
     def failure(self, indices: Sequence[int]) -> str | None:
-        """What that endpoint says which gave up at the latest chunk; None: none of these has given up."""
+        """Return the error of the endpoint that gave up at the latest chunk; None if none of these has given up."""
         failed_seq = self.endpoints.records["failed_seq"][list(indices)]
         last = int(failed_seq.argmax())
         return None if failed_seq[last] < 0 else self.status(indices[last]).error or "failed"
 
     def done_ps(self, job: Job) -> int:
-        """When the last worker of a job had its result, picoseconds."""
+        """Return when the last worker of a job had its result, picoseconds."""
         return max(int(self.endpoints.records[index]["done_at"]) for index in job.members.values())
 
     def sent(self) -> dict[Hop, int]:
-        """Bytes that have left on each directed link."""
+        """Return the bytes sent on each directed link."""
         return dict(zip(self.fabric.links, self.fabric.links.array()["bytes"].tolist(), strict=True))
 
     def host_sent(self) -> dict[Hop, int]:
-        """Of these, bytes that hosts sent for jobs."""
+        """Return the bytes that hosts sent for jobs, on each of their links."""
         counted = self.fabric.links.array()
         sent = (counted["inc_first_bytes"] + counted["inc_resend_bytes"]).tolist()
         links = zip(self.fabric.links, sent, strict=True)
         return {hop: octets for hop, octets in links if self.topology.node(hop[0]).is_host}
 
     def set_faults(self, hop: Hop, faults: Faults) -> None:
-        """As of ``VirtualNetwork.set_faults``."""
+        """Set a link's faults, as ``VirtualNetwork.set_faults``."""
         self.fabric.set_faults(hop, faults)
 
     def light(self, circuits: Iterable[Link], dark_ps: int = 0) -> None:
-        """These circuits from now on, after ``dark_ps`` without those that change. As of ``VirtualNetwork``."""
+        """Set the circuits, after ``dark_ps`` during which changed ones are dark; as ``VirtualNetwork.reconfigure``."""
         self.fabric.reconfigure(None, circuits, None, dark_ps)
 
     def check_circuits(self, circuits: Iterable[Link]) -> None:
-        """`FabricError` for circuits that :meth:`light` would refuse."""
+        """Raise `FabricError` for circuits that :meth:`light` would refuse."""
         self.fabric.check_circuits(circuits)
 
     def lost_by_circuits(self) -> tuple[int, int]:
-        """Frames until now that met a dark port, and that came to another switch than they were sent to."""
+        """Return the numbers of frames until now that met a dark port, and that reached the wrong switch."""
         counted = self.fabric.links.array()
         return int(counted["dark_lost"].sum()), int(counted["misrouted"].sum())
 
     # --- trees that change, and jobs that end
 
     def restart_seq(self, job: Job) -> int:
-        """The oldest chunk that a worker of a job lacks: where all of them would go on after a change of epoch."""
+        """Return the oldest chunk that any worker of a job lacks, where all continue after a change of epoch."""
         return min(self.endpoints.oldest_missing(index) for index in job.members.values())
 
     def change_over(self, job: Job, plan: Plan) -> None:
         """Move all endpoints of a job to the next epoch, on another tree, now.
 
-        Errors as of ``Endpoints.change_peers`` and ``change_epoch``; after one, some of the hosts may have changed.
+        Errors as ``Endpoints.change_peers`` and ``change_epoch``; after an error, some of the hosts may have changed.
         """
         restart, pace = self.restart_seq(job), pace_of(plan)
         for worker, index in job.members.items():
@@ -679,7 +680,7 @@ class JobNetwork(Closable):
             self._start(index)
 
     def give_up(self, job: Job) -> None:
-        """Stop all endpoints of a job; frames that are still on their way are ignored."""
+        """Stop all endpoints of a job; frames still in flight are ignored."""
         for index in job.endpoints:
             self.endpoints.give_up(index)
 
@@ -688,7 +689,7 @@ class JobNetwork(Closable):
         return bool(self.endpoints.records["lingering"][job.endpoints].any())
 
     def retire(self, job: Job) -> None:
-        """Free what the endpoints of a job keep; the next ones at these hosts take their places."""
+        """Free the endpoints of a job; the next endpoints at these hosts take their places."""
         for index in job.endpoints:
             self.endpoints.retire(index, link_address(job.plan, self.hosts[index]))
             self._of_endpoint.pop(index, None)
@@ -704,7 +705,7 @@ class JobNetwork(Closable):
     # --- inside
 
     def _note_sent(self) -> None:
-        """Note what members have sent: all members of a job send the same chunks, and the same ones without lanes."""
+        """Record the members' counters: all members of a job send the same chunks, and the same ones without lanes."""
         for index, job in self._speculating.items():
             job.repeated = int(self.endpoints.records[index]["redone_total"])
         for index, job in self._first_of.items():
@@ -715,7 +716,7 @@ class JobNetwork(Closable):
         self.fabric.start(index)
 
     def _occupy(self, job: Job, always: bool = False, *, knows: bool = True) -> None:
-        """Note what a job that is new, or has a new plan, may have in queues before others' frames."""
+        """Record how much of the queues a new job, or a job with a new plan, may fill before others' frames."""
         records = self.endpoints.records[list(job.members.values())]
         window, room = (int(records[name].max()) for name in ("window", "room"))
         made = Occupant(job.plan, window, job.priority, job.priority, always=always, room=room, knows=knows)
@@ -728,7 +729,7 @@ class JobNetwork(Closable):
         self._cover()
 
     def _cover(self) -> None:
-        """Let the least time-out of every job cover what may stand before its frames (`specs.covers`)."""
+        """Update the least time-outs of all jobs to cover the frames that may stand before theirs (`specs.covers`)."""
         occupants = [occupant for _, occupant, _ in self._occupants.values()]
         classes = {priority for occupant in occupants for priority in (occupant.lowest, occupant.highest)}
         plain = not any(covered or occupant.always for _, occupant, covered in self._occupants.values())
@@ -742,7 +743,7 @@ class JobNetwork(Closable):
                     self.endpoints.change_timing(index, timing_of(job.plan, ahead))
 
     def _wait_for_others(self) -> None:
-        """Let workers wait for their chunks as long as the windows of jobs that are under way now may keep these."""
+        """Update workers' covers: how long the windows of active jobs may keep their chunks waiting."""
         status = self.endpoints.records["status"]
         under_way = [(job, occupant) for job, occupant, _ in self._occupants.values() if occupant.under_way is not None]
         for job, occupant in under_way:
@@ -756,7 +757,7 @@ class JobNetwork(Closable):
                 self.endpoints.change_cover(index, *cover)
 
     def _connect(self) -> None:
-        """Tell the fabric of endpoints that are new or of another class."""
+        """Pass new endpoints, and endpoints of another class, to the fabric."""
         if len(self.hosts) > self._known or self._reordered:
             with self.switches.server.lock:
                 self.fabric.replace_endpoints(self._fabric_endpoints())

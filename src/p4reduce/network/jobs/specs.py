@@ -1,4 +1,4 @@
-"""The endpoints of a plan's hosts: how many chunks they have in flight, how fast they send, when they send again."""
+"""Endpoints of a plan's hosts: chunks in flight, send rate and retransmission times."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,14 +34,14 @@ from p4reduce.workers.specs import (
 )
 from p4switch.base.values import PS_PER_MS, PS_PER_S, PS_PER_US
 
-# Sums held against float64: what an all-reduce should have given, and how far off it may be.
+# Check of sums against float64: the exact result of an all-reduce, and the allowed deviation.
 
 
 Doubles = npt.NDArray[np.float64]
 UNIT_ROUNDOFF = 2.0**-24
-"""of float32, round to nearest"""
+"""Unit roundoff of float32, round to nearest."""
 BLOCK_CHUNKS = 128
-"""Chunks that are looked at together, so that temporaries stay in the cache."""
+"""Chunks processed together, so that temporaries stay in the cache."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class Deviation:
     """The distance of a result from the exact sum."""
 
     max_error: float
-    """Largest of any element."""
+    """Largest error of any element."""
     error_bound: float
     """Largest bound of any element."""
     worst_ratio: float
     """Largest error / bound of an element; at most 1 unless something saturated."""
 
     def check(self, what: str) -> None:
-        """`ClusterError` where an element is further off than it may be; ``what`` was added up."""
+        """Raise `ClusterError` if an element exceeds its error bound; ``what`` names the sum."""
         if self.worst_ratio > 1:
             raise ClusterError(
                 f"{what}: an element is {self.worst_ratio:.3g} times its documented error bound away from the exact sum"
@@ -68,22 +68,22 @@ class ExpectedSum:
     """The expected sum, computed before results overwrite the inputs."""
 
     exact: Doubles
-    """Shape (elements,): the sum over workers in float64."""
+    """Shape (elements,): sum over workers in float64."""
     magnitude: FloatArray
-    """Shape (elements,): the largest |x| of any worker."""
+    """Shape (elements,): largest |x| of any worker."""
     numbers: Numbers | None
     lanes: int
     """Elements of a chunk."""
     members: int
     guessed: int = 0
-    """First chunks whose exponents may be larger than they need to be, by ``EXCESS`` bits."""
+    """First chunks whose exponents may be up to ``EXCESS`` bits larger than needed."""
     poisoned: npt.NDArray[np.bool_] | None = None
-    """Shape (elements,): where the sum must not be finite; in the network all of a chunk that holds such a number."""
+    """Shape (elements,): where the sum must not be finite; with `BlockFloat`, the whole chunk of such a number."""
 
     def deviation(self, result: FloatArray) -> Deviation:
-        """Distance of ``result`` (float32, shape (elements,)) from the exact sum.
+        """Return the distance of ``result`` (float32, shape (elements,)) from the exact sum.
 
-        What is not finite, and may not be, has no error; where it must not be finite but is, the error is infinite.
+        Poisoned elements that are not finite have no error; if any of them is finite, the error is infinite.
         """
         if self.poisoned is not None:
             if np.isfinite(result[self.poisoned]).any():
@@ -113,7 +113,7 @@ class ExpectedSum:
         Numerical Algorithms, 2nd ed., eq. 4.4), with n * max |x| for the sum.
         """
         total = self.members * magnitude.astype(np.float64)
-        slack = self.members * 2.0**-53 * total  # of the float64 sum that this is held against
+        slack = self.members * 2.0**-53 * total  # rounding of the float64 reference sum
         if isinstance(self.numbers, BlockFloat):
             return _block_bound(magnitude, self.lanes, self.members, self.numbers) + slack
         if isinstance(self.numbers, FixedScale):
@@ -125,7 +125,7 @@ class ExpectedSum:
 def expect_sum(inputs: list[FloatArray], numbers: Numbers | None, lanes: int, *, guessed: int = 0) -> ExpectedSum:
     """Add ``inputs`` (float32, shape (elements,) each); ``numbers``: how the network adds, None for hosts' float32.
 
-    lanes: elements of a chunk. guessed: first chunks whose exponents are not necessarily those of these inputs.
+    lanes: elements of a chunk. guessed: first chunks whose exponents may differ from those of these inputs.
     """
     exact = np.zeros(inputs[0].size, np.float64)
     magnitude = np.zeros(inputs[0].size, np.float32)
@@ -141,7 +141,7 @@ def expect_sum(inputs: list[FloatArray], numbers: Numbers | None, lanes: int, *,
 
 
 def _expect_poisoned(inputs: list[FloatArray], numbers: Numbers | None, lanes: int, guessed: int) -> ExpectedSum:
-    """The expected sum if some numbers are not finite."""
+    """Return the expected sum if some numbers are not finite."""
     poisoned = ~np.logical_and.reduce([np.isfinite(array) for array in inputs])
     if isinstance(numbers, BlockFloat):
         chunks = np.add.reduceat(poisoned, np.arange(0, poisoned.size, lanes)) > 0
@@ -157,7 +157,7 @@ def _all_finite(array: FloatArray) -> bool:
 
 @dataclass(frozen=True)
 class ExpectedWords:
-    """The expected sum of int32."""
+    """Expected sum of int32."""
 
     exact: npt.NDArray[np.int64]
 
@@ -168,18 +168,18 @@ class ExpectedWords:
 
 
 def expect_words(inputs: list[FloatArray]) -> ExpectedWords:
-    """Add ``inputs``: int32 in the place of float32, shape (elements,) each."""
+    """Add ``inputs``: int32 bit patterns in float32 arrays, shape (elements,) each."""
     return ExpectedWords(np.sum([array.view(np.int32) for array in inputs], axis=0, dtype=np.int64))
 
 
 @dataclass(frozen=True)
 class ExpectedParts:
-    """The expected sums of parts of an array that are carried apart from each other, in order."""
+    """Expected sums of the parts of an array that are carried separately, in order."""
 
     parts: Sequence[tuple[slice, ExpectedSum | ExpectedWords]]
 
     def deviation(self, result: FloatArray) -> Deviation:
-        """The largest of any part."""
+        """Return the largest deviation over all parts."""
         deviations = [expected.deviation(result[where]) for where, expected in self.parts]
         return Deviation(
             max(deviation.max_error for deviation in deviations),
@@ -189,14 +189,14 @@ class ExpectedParts:
 
 
 def exchanged(inputs: Sequence[FloatArray]) -> list[FloatArray]:
-    """The arrays that ranks must have after an all-to-all of float32 arrays, shape (elements,) each, by rank."""
+    """Return the arrays, by rank, that result from an all-to-all of float32 arrays, shape (elements,) each."""
     size = len(inputs)
     block = inputs[0].size // size
     return [np.concatenate([array.reshape(size, block)[rank] for array in inputs]) for rank in range(size)]
 
 
 def _block_bound(magnitude: FloatArray, lanes: int, members: int, numbers: BlockFloat) -> Doubles:
-    """n * 2**(e+h-31) with the exponent e of each chunk, or its like with narrower lanes (workers/numbers.py)."""
+    """Return n * 2**(e+h-31) with each chunk's exponent e, or the analogue for narrower lanes (workers/numbers.py)."""
     chunks = -(-magnitude.size // lanes)
     padded = np.zeros(chunks * lanes, np.float32)
     padded[: magnitude.size] = magnitude
@@ -208,13 +208,13 @@ def _block_bound(magnitude: FloatArray, lanes: int, members: int, numbers: Block
 
 
 PATIENCE_PS: Final = 60 * 1000 * PS_PER_MS
-"""Virtual time without any answer after which a worker gives up: others may compute for as long."""
+"""Virtual time without any answer after which a worker gives up: others may compute for that long."""
 DRIFT: Final = 8
 """Windows by which one worker of the host-side parameter server may be ahead of another."""
 REORDER: Final = 3
-"""chunks that must have overtaken one that a worker takes for missing"""
+"""Number of chunks that must overtake a chunk before a worker takes it for missing."""
 JobNumbers = BlockFloat | FixedScale
-"""The number formats of lanes that the network adds up."""
+"""Number formats of lanes that the network can add up."""
 
 
 def endpoint_specs(
@@ -228,10 +228,10 @@ def endpoint_specs(
     lead: int | None = None,
     terms: int | None = None,
 ) -> Iterator[tuple[str, EndpointSpec]]:
-    """The endpoint of every host of a plan: of its workers in rank order, then of its server if there is one.
+    """Yield the endpoint of every host of a plan: its workers in rank order, then its server if there is one.
 
-    numbers: needed by plans that aggregate in the network. timing: that of the plan's links if absent. congestion: the
-    plan's window, paced as its busiest link, if absent. lead, terms: of ``WorkerSpec``; the plan's if absent.
+    numbers: required by plans that aggregate in the network. timing: default is that of the plan's links. congestion:
+    default is the plan's window, paced for its busiest link. lead, terms: as in ``WorkerSpec``; default is the plan's.
     """
     restrained = congestion is None or congestion.adaptive
     sends = timing or timing_of(plan), congestion or Congestion(pace_ps=pace_of(plan))
@@ -249,9 +249,9 @@ def endpoint_specs(
 
 
 def guesses_of(plan: Plan, numbers: JobNumbers | None) -> int:
-    """First chunks of an all-reduce whose exponents workers may guess; 0: they guess none.
+    """Return how many first chunks of an all-reduce may have their exponents guessed by workers; 0: no guesses.
 
-    Each costs a frame without lanes, and some are wrong, so that they are as few as a round trip needs.
+    Each guess costs a frame without lanes, and some are wrong, so there are only as many as a round trip needs.
     """
     if not isinstance(numbers, BlockFloat) or not numbers.speculates or plan.deadline_ps is not None:
         return 0
@@ -259,26 +259,26 @@ def guesses_of(plan: Plan, numbers: JobNumbers | None) -> int:
 
 
 def peer_address(plan: Plan, host: str, peer: str) -> HostAddress:
-    """The address, with token, to which a host's endpoint sends its frames for a neighbour of the overlay."""
+    """Return the address, with token, to which a host's endpoint sends its frames for a neighbour of the overlay."""
     address = plan.address(host, peer)
     return HostAddress(address.mac, address.ip, address.udp, plan.token(host, peer))
 
 
 def parent_address(plan: Plan, worker: str) -> HostAddress:
-    """The address that a worker contributes to; its own if it is a relay and the root."""
+    """Return the address that a worker contributes to; its own if it is a relay and the root."""
     if plan.relays and worker == plan.root:
         return link_address(plan, worker)
     return peer_address(plan, worker, plan.up(worker).name)
 
 
 def link_address(plan: Plan, host: str) -> HostAddress:
-    """A host's own address."""
+    """Return a host's own address."""
     node = plan.topology.node(host)
     return HostAddress(node.mac, node.ip)
 
 
 def server_peers(plan: Plan) -> tuple[HostAddress, ...]:
-    """The peers of a plan's server: the root switch, or every worker; empty if the plan has no server."""
+    """Return the peers of a plan's server: the root switch, or every worker; empty if the plan has no server."""
     if plan.server is None:
         return ()
     below = [plan.root] if plan.in_network else plan.workers
@@ -367,7 +367,7 @@ def _of_mesh(plan: Plan, common: _Common, timing: Timing, congestion: Congestion
 
 def _of_star(plan: Plan, window: int, common: _Common, timing: Timing, congestion: Congestion) -> Made:
     members = len(plan.workers)
-    # Where packets are lost, workers drift apart; a server that remembers more lets the fast ones go on.
+    # With loss, workers drift apart; a server that remembers more chunks lets the fast ones continue.
     remembered = max(window, min(DRIFT * window, HOST_WINDOW // members))
     reach = min(REACH * window, remembered)
     for host in plan.workers:
@@ -390,20 +390,20 @@ def _of_star(plan: Plan, window: int, common: _Common, timing: Timing, congestio
 
 
 _QUESTION: Final = 8
-"""times that a question occupies a link, from one by time to the next"""
+"""Least spacing of questions sent by time, in transmission times of a question."""
 
 
 def timing_of(plan: Plan, ahead_ps: int = 0, *, overtaken: bool = False) -> Timing:
-    """Time-outs for a plan: a few round trips; of hosts in a circle, never below what queues behind a window may add.
+    """Return the time-outs for a plan: a few round trips, and for rings and meshes also the queueing of a window.
 
+    ahead_ps: time that frames of jobs of other classes may add (:func:`~p4reduce.network.jobs.specs.ahead_ps`).
     overtaken: whether its chunks may overtake each other, because their class changes on their way.
-    ahead_ps: what frames of jobs of other classes may add (:func:`~p4reduce.network.jobs.specs.ahead_ps`).
 
-    They grow little: who waits for a worker that still computes asks again now and then, and goes on at once when it
-    comes. A worker gives up after about ``PATIENCE_PS`` without any answer.
+    Time-outs grow little: an endpoint that waits for a worker that still computes asks again now and then, and
+    continues at once when the contribution comes. A worker gives up after about ``PATIENCE_PS`` without any answer.
     """
     chunk_ps = plan.chunk_ps
-    if plan.in_network:  # a tree that keeps to a share of the links has its chunks wait at their worker, in no queue
+    if plan.in_network:  # a tree paced to a share of the links has its chunks wait at their worker, not in a queue
         chunk_ps = min(chunk_ps, max(chunk_times(plan).values(), default=chunk_ps))
     queued = plan.rtt_ps + plan.window * chunk_ps + ahead_ps
     longest = max(10 * PS_PER_MS, 20 * queued)
@@ -426,15 +426,15 @@ def timing_of(plan: Plan, ahead_ps: int = 0, *, overtaken: bool = False) -> Timi
 
 
 def question_time_ps(plan: Plan) -> int:
-    """The least time between a worker's questions by time, in ps: they take 1 / ``_QUESTION`` of what it may send."""
+    """Return the least time between a worker's timed questions, ps: they take 1 / ``_QUESTION`` of its send rate."""
     bare, full = (frame_time_ps(length, PS_PER_S) for length in (HEADER_BYTES, plan.frame_bytes))
     return _QUESTION * plan.chunk_ps * bare // full
 
 
 def pace_of(plan: Plan) -> int:
-    """Time between chunks for workers whose own links are faster than the plan's busiest one, picoseconds; else 0."""
+    """Return the time between chunks for workers with links faster than the plan's busiest one, ps; otherwise 0."""
     if plan.ring:
-        return 0  # acknowledgements pace it
+        return 0  # acknowledgements pace a ring
     if plan.mesh:
         return plan.chunk_ps // max(1, len(plan.workers) - 1)
     links = (plan.topology.link_at(worker, 1) for worker in plan.workers)
@@ -443,11 +443,11 @@ def pace_of(plan: Plan) -> int:
 
 
 def ps_window(plan: Plan, queue_frames: int, *, restrained: bool) -> int:
-    """Chunks in flight of each worker of the host-side parameter server.
+    """Return the chunks in flight of each worker of the host-side parameter server.
 
-    What the round trip needs, as trees get it, and at least a share of the queue before the server's link. Workers that
-    are not ``restrained``, neither paced nor adaptive, would fill that queue with more than their share of it. What
-    the server keeps of all its workers is limited.
+    The window is what the round trip needs, as in trees, and at least a share of the queue before the server's link.
+    Workers that are not ``restrained``, neither paced nor adaptive, would fill that queue with more than their share.
+    The window is also limited by the number of chunks that the server keeps for all its workers.
     """
     workers = len(plan.workers)
     share = queue_frames // workers
@@ -457,25 +457,25 @@ def ps_window(plan: Plan, queue_frames: int, *, restrained: bool) -> int:
 
 # How long the frames of a job may wait for those of others.
 #
-# Its senders must not take that for loss: what they send again only makes the others wait longer, or is for nothing.
+# Senders must not take that wait for loss: their retransmissions make the others wait longer, or are useless.
 #
 # Where classes differ, a lower class waits for as long as there are frames of higher ones. So the least time-out of a
-# job covers what may stand before one of its frames on every link of its way: the windows of all jobs of its class, and
-# all that jobs of higher ones send in one operation, since their windows move on while it waits. (With their windows
-# alone four channels of a model sent a twentieth of their frames again.)
+# job covers the frames that may stand before one of its own on every link of its path: the windows of all jobs of its
+# class, and everything that jobs of higher classes send in one operation, since their windows move on while it waits.
+# (With the windows alone, four channels of a model sent a twentieth of their frames again.)
 #
-# Where all jobs on its links have one class, queues are first come, first served, and round trips show what is in
-# them, but too late: windows that open at once fill a queue before the first round trips show how long it is. So the
-# first question for a chunk that is missing by time comes later, by what the windows of active jobs may add. How a loss
-# is found by order, and when a question is repeated, does not change.
+# Where all jobs on its links have one class, queues are first come, first served, and round trips show their length,
+# but too late: windows that open at once fill a queue before the first round trips are measured. So the first question
+# for a chunk that is missing by time comes later, by the time that the windows of active jobs may add. The detection of
+# loss by order and the repetition of questions do not change.
 
 
 def chunk_times(plan: Plan) -> dict[Hop, int]:
-    """Picoseconds for which a chunk of a plan, up and down, occupies each directed link."""
+    """Return the time, ps, for which a chunk of a plan, up and down, occupies each directed link."""
     copies: Counter[Hop] = Counter()
     for a, b in plan.edges:
         copies.update(plan.path_hops(a, b))
-        if not plan.ring and not plan.mesh:  # what goes back to a neighbour has no lanes
+        if not plan.ring and not plan.mesh:  # frames back to a ring or mesh neighbour have no lanes
             copies.update(plan.path_hops(b, a))
     return {
         hop: count * frame_time_ps(plan.frame_bytes, plan.topology.link_at(*hop).rate_bps)
@@ -484,61 +484,61 @@ def chunk_times(plan: Plan) -> dict[Hop, int]:
 
 
 _UP: Final = {Collective.ALL_REDUCE, Collective.PUSH, Collective.PUSH_PULL, Collective.ALL_TO_ALL}
-"""collectives whose lanes go up, and down"""
+"""Collectives whose lanes go up; ``_DOWN``: down."""
 _DOWN: Final = {Collective.ALL_REDUCE, Collective.PULL, Collective.PUSH_PULL}
 
 
 _MEETING: Final = 2
-"""chunks of a tree that may stand before one of another tree of the same tensor at a link, although both are paced"""
+"""Chunks of a tree that may stand before another tree's of the same tensor at a link, although both are paced."""
 
 
 @dataclass
 class Occupant:
-    """What a job may have in its links' queues, and the lowest and highest class that it has had so far."""
+    """A job's possible share of its links' queues, and the lowest and highest class that it has had so far."""
 
     plan: Plan
     window: int
-    """chunks that a sender has in flight"""
+    """Chunks that a sender has in flight (``window`` of its endpoint)."""
     lowest: int
     highest: int
     burst: int = 0
-    """chunks of its largest operation so far"""
+    """Chunks of its largest operation so far."""
     always: bool = False
-    """whether its time-outs cover others also where all have one class"""
+    """Whether its time-outs cover other jobs even if all have one class."""
     room: int = 0
-    """chunks that a sender has on their way at once"""
+    """Most chunks with lanes that a sender has in flight (``room`` of its endpoint)."""
     knows: bool = True
-    """whether it waits longer for its chunks where others of its class are under way"""
+    """Whether it waits longer for its chunks while other jobs of its class are active."""
     under_way: Collective | None = None
-    """what its workers do now"""
+    """Present collective of its workers; None: none."""
 
     @cached_property
     def times(self) -> dict[Hop, int]:
-        """Picoseconds for which a chunk occupies each of its links."""
+        """Time, ps, for which a chunk occupies each of its links."""
         return chunk_times(self.plan)
 
     @cached_property
     def ways(self) -> list[list[Hop]]:
-        """For each worker of a tree, the queues that its chunk and the answer pass (none at its own link)."""
+        """For each worker of a tree, the queues that its chunk and the answer pass (without that at its own link)."""
         if self.plan.ring or self.plan.mesh:
             return []
         return [[hop for hop in _there_and_back(self.plan, own) if hop[0] != own] for own in self.plan.workers]
 
     @property
     def source(self) -> tuple[int, frozenset[str]]:
-        """Its class, and the hosts whose links are the first that its lanes cross."""
+        """Key made of its class and the hosts whose links its lanes cross first."""
         return self.highest, frozenset(self.plan.workers)
 
     def queued(self) -> Mapping[Hop, int]:
-        """Picoseconds for which the job's window may keep each of its links busy."""
+        """Return the time, ps, for which the job's window may keep each of its links busy."""
         return {} if self.under_way is None else self._filled[self.under_way in _UP, self.under_way in _DOWN]
 
     def meeting(self) -> Mapping[Hop, int]:
-        """For how long a link is kept busy, ps, by chunks of it that may meet those of other trees of its tensor."""
+        """Return how long, ps, its chunks that may meet those of its tensor's other trees keep each link busy."""
         return {hop: min(_MEETING, self.room) * time // self.room for hop, time in self.queued().items() if time}
 
     def paced(self) -> Mapping[Hop, int]:
-        """That of links to which its workers' own links let chunks come no faster than they leave."""
+        """Return the part of :meth:`queued` on links that drain as fast as the workers' own links deliver."""
         if self.under_way not in _UP or self.plan.ring or self.plan.mesh:
             return {}
         busy_ps = self.queued()
@@ -551,7 +551,7 @@ class Occupant:
 
     def _fill(self, *, up: bool, down: bool) -> Mapping[Hop, int]:
         plan, busy_ps = self.plan, Counter[Hop]()
-        back = down and not (plan.ring or plan.mesh)  # what goes back to a neighbour has no lanes
+        back = down and not (plan.ring or plan.mesh)  # frames back to a ring or mesh neighbour have no lanes
         for a, b in plan.edges:
             for hops, full in ((plan.path_hops(a, b), up), (plan.path_hops(b, a), back)):
                 length = plan.frame_bytes if full else HEADER_BYTES
@@ -561,7 +561,7 @@ class Occupant:
 
 
 def ahead_ps(own: Occupant, others: Iterable[Occupant]) -> int:
-    """Picoseconds that a chunk may wait for other jobs, there and back; 0 if all have one class, unless ``always``."""
+    """Return how long, ps, a chunk may wait for other jobs, both ways; 0 if all have one class, unless ``always``."""
     sharing = [other for other in others if not own.times.keys().isdisjoint(other.times)]
     same_class = all((other.lowest, other.highest) == (own.lowest, own.lowest) for other in (own, *sharing))
     if same_class and not own.always:
@@ -575,21 +575,21 @@ def ahead_ps(own: Occupant, others: Iterable[Occupant]) -> int:
 
 
 class Cover(NamedTuple):
-    """For how long other jobs of its class that are under way may keep a chunk of a job waiting, ps."""
+    """Time, ps, for which other active jobs of the same class may keep a chunk of a job waiting."""
 
     all_ps: int = 0
-    """because of all other jobs"""
+    """Wait caused by all other jobs."""
     switches_ps: int = 0
-    """in queues of switches; a host asks its endpoints in turn, and has no such queue"""
+    """Wait in queues of switches; a host serves its endpoints in turn, and has no such queue."""
     strangers_ps: int = 0
-    """because of jobs that carry other tensors; the trees of one tensor are paced so that all fit on their links"""
+    """Wait caused by jobs that carry other tensors; the trees of one tensor are paced so that all fit on links."""
 
 
 def covers(occupants: Sequence[Occupant]) -> list[Cover]:
-    """The cover of each job, in their order.
+    """Return the cover of each job, in the order of ``occupants``.
 
-    Jobs of the same workers that contribute lanes come no faster than these workers' links let them, and fill no queue
-    of a switch. 0 for jobs whose class has changed: the least time-outs of these cover it.
+    Jobs of the same workers that contribute lanes arrive no faster than these workers' links allow, and fill no queue
+    of a switch. Jobs whose class has changed get 0: their least time-outs cover the wait.
     """
     windows: dict[object, Counter[Hop]] = {}
     for occupant in occupants:
@@ -619,10 +619,11 @@ def _cover_of(
     paced: Mapping[Hop, int],
     meeting: Mapping[Hop, int],
 ) -> Cover:
-    """The cover of one job. The mappings say for how long windows may keep each link busy, ps.
+    """Return the cover of one job. The mappings say for how long windows may keep each link busy, ps.
 
-    every: windows of all jobs of its class. alike: of these, what the links of its own workers let in. queued, paced:
-    of the first and of the second, what the trees of its own tensor have. meeting: chunks of these trees that may meet.
+    every: windows of all jobs of its class. alike: the part of ``every`` that its own workers' links let in. queued,
+    paced: the shares of the trees of its own tensor in ``every`` and ``alike``. meeting: chunks of these trees that may
+    meet.
     """
     if occupant.under_way is None or not occupant.knows or occupant.lowest != occupant.highest:
         return Cover()
@@ -641,7 +642,7 @@ def _cover_of(
 
 
 def _together(occupants: Sequence[Occupant]) -> list[list[Occupant]]:
-    """Jobs by themselves, and the trees that carry a tensor together."""
+    """Group the jobs: one group for each set of trees that carry a tensor together, one for every other job."""
     groups: dict[object, list[Occupant]] = {}
     for occupant in occupants:
         plan = occupant.plan
@@ -651,14 +652,14 @@ def _together(occupants: Sequence[Occupant]) -> list[list[Occupant]]:
         ).append(occupant)
     together = []
     for group in groups.values():
-        # Where two tensors go at once nothing paces them together.
+        # Trees of two tensors in progress together are not paced together.
         several = len({occupant.plan.part for occupant in group}) < len(group)
         together += [[occupant] for occupant in group] if several else [group]
     return together
 
 
 def _both_ways(plan: Plan, worker: str, waiting: Mapping[Hop, int]) -> int:
-    """The sum over the way of a worker's chunk, up and back; in a ring to the next rank, in an all-to-all to any."""
+    """Sum ``waiting`` over a worker's chunk path, up and back; in a ring to the next rank, in a mesh the worst peer."""
     if plan.mesh:
         return max(_along(plan.path_hops(a, b), waiting) for a, b in plan.edges if a == worker)
     if plan.ring:
@@ -667,7 +668,7 @@ def _both_ways(plan: Plan, worker: str, waiting: Mapping[Hop, int]) -> int:
 
 
 def _there_and_back(plan: Plan, worker: str) -> Iterator[Hop]:
-    """Links that a worker's chunk and its answer cross in a tree."""
+    """Yield the links that a worker's chunk and its answer cross in a tree."""
     above, name = dict(plan.edges), worker
     while name in above:
         yield from plan.path_hops(name, above[name])

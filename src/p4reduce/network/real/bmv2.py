@@ -1,4 +1,4 @@
-"""A BMv2 process for each switch of a topology: started, waited for by connecting, watched, stopped."""
+"""A BMv2 process for each switch of a topology: start, wait until ready, monitor, stop."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ from p4switch.base.closing import Closable
 if TYPE_CHECKING:
     from p4switch.p4runtime import Tls
 
-# Why a BMv2 process ended: the likely cause, read from its exit code and its last lines.
+# Likely cause of a BMv2 process's end, from its exit code and its last lines.
 
 
 _CAUSES: Final = (
@@ -47,7 +47,7 @@ _SIGNALS: Final = {
 
 
 def likely_cause(exit_code: int | None, lines: str) -> str | None:
-    """The likely cause of BMv2's end, or None. ``exit_code`` is Popen's: -n for signal n, None while it runs."""
+    """Return the likely cause of BMv2's end, or None. ``exit_code`` is Popen's: -n for signal n, None while it runs."""
     for pattern, cause in _CAUSES:
         match = re.search(pattern, lines)
         if match:
@@ -57,7 +57,7 @@ def likely_cause(exit_code: int | None, lines: str) -> str | None:
     return None
 
 
-# Finding BMv2: named by the environment, on PATH, or in a Docker image that is on this machine.
+# Search for BMv2: named by the environment, on PATH, or in a local Docker image.
 
 
 VARIABLE: Final = "SIMPLE_SWITCH_GRPC"
@@ -70,7 +70,7 @@ EXTRACT_TIMEOUT_S: Final = 600
 _PACK: Final = (
     'set -e; program=$(command -v simple_switch_grpc); tar -chf - "$program" $(ldd "$program" | grep -o "/[^ ]*")'
 )
-"""In the image: an archive of the program and of the libraries that it loads, its loader among them."""
+"""Shell command in the image: pack the program, its libraries and its loader into an archive."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ class Bmv2:
     """The way to start BMv2 on this machine."""
 
     command: tuple[str, ...]
-    """to which options are added"""
+    """Command without options."""
     origin: str
-    """where it was found, for people"""
+    """Origin, for messages."""
 
     def has(self, option: str) -> bool:
-        """Whether it knows an option: ``--thrift-port`` and ``--grpc-server-ssl`` are not in every build."""
+        """Return whether it knows an option: not every build has ``--thrift-port`` and ``--grpc-server-ssl``."""
         try:
             done = subprocess.run(
                 [*self.command, "--help"], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
@@ -93,7 +93,7 @@ class Bmv2:
         return option in done.stdout + done.stderr
 
     def version(self) -> str | None:
-        """The answer to ``--version``; None if there is none."""
+        """Return the answer to ``--version``; None if there is none."""
         try:
             done = subprocess.run(
                 [*self.command, "--version"], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
@@ -105,11 +105,11 @@ class Bmv2:
 
 
 def find_bmv2() -> Bmv2 | None:
-    """The BMv2 to use: ``$SIMPLE_SWITCH_GRPC``, the one on PATH, or the one in the Docker image; None without any.
+    """Return the BMv2 to use: ``$SIMPLE_SWITCH_GRPC``, the one on PATH, or that of the Docker image; None without any.
 
-    Out of the image come the program and its libraries, once for each version of the image, into the user's cache; it
-    then runs in our network namespaces like any other program, and Docker has no part in it. Raises
-    :class:`RealError` when the variable names nothing, or the image could not be read.
+    The program and its libraries are copied from the image into the user's cache, once for each version of the image.
+    The program then runs in our network namespaces like any other, without Docker. Raises :class:`RealError` when the
+    variable names no program, or the image could not be read.
     """
     installed = find_installed()
     if installed is not None:
@@ -119,7 +119,7 @@ def find_bmv2() -> Bmv2 | None:
 
 
 def find_installed() -> Bmv2 | None:
-    """As :func:`find_bmv2`, but without Docker: nothing is changed by looking."""
+    """Return the BMv2 as :func:`find_bmv2`, but without Docker, so that the search changes nothing."""
     named = os.environ.get(VARIABLE)
     if named:
         if shutil.which(named) is None:
@@ -130,7 +130,7 @@ def find_installed() -> Bmv2 | None:
 
 
 def why_no_bmv2() -> str | None:
-    """The reason why there is no BMv2 here whose P4Runtime other machines may reach; None where there is."""
+    """Return the reason why there is no BMv2 here whose P4Runtime other machines may reach; None if there is one."""
     try:
         bmv2 = find_installed()
     except RealError as error:
@@ -141,7 +141,7 @@ def why_no_bmv2() -> str | None:
 
 
 def need_bmv2() -> Bmv2:
-    """:func:`find_bmv2`, or a :class:`RealError` that says how to get it."""
+    """Return :func:`find_bmv2`'s result, or raise a :class:`RealError` that says how to get BMv2."""
     bmv2 = find_bmv2()
     if bmv2 is None:
         raise RealError(f"BMv2 ({PROGRAM}) is not here: {HOW_TO_GET}")
@@ -149,7 +149,7 @@ def need_bmv2() -> Bmv2:
 
 
 def docker_image() -> str | None:
-    """The identity of the Docker image :data:`IMAGE`; None when Docker or the image is not here, or not allowed."""
+    """Return the identity of the Docker image :data:`IMAGE`; None without Docker, the image or permission."""
     docker = shutil.which("docker")
     if docker is None:
         return None
@@ -168,7 +168,7 @@ def _from_image(image: str) -> Bmv2:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=cache) as new:
             _extract(Path(new))
-            with contextlib.suppress(OSError):  # another process was quicker: the same files
+            with contextlib.suppress(OSError):  # another process was faster: the same files
                 (Path(new) / "root").rename(folder)
     programs = [path for path in folder.rglob(PROGRAM) if path.is_file()]
     loaders = sorted(folder.rglob("ld-linux*.so*"))
@@ -195,7 +195,7 @@ def _extract(folder: Path) -> None:
         raise RealError(f"Docker image {IMAGE}: reading {PROGRAM} out of it failed: {error}") from error
 
 
-# Registers of BMv2: P4Runtime does not read them there, so BMv2's own command line is asked, which speaks Thrift.
+# Registers of BMv2: its P4Runtime does not read them, so they are read by BMv2's command line, over Thrift.
 
 
 CLI: Final = "simple_switch_CLI"
@@ -205,16 +205,16 @@ _CELL: Final = re.compile(r"^(?:RuntimeCmd: )?\S+\[\d+\]= ?([0-9]+)$", re.MULTIL
 
 
 def find_cli(bmv2: Bmv2) -> str | None:
-    """BMv2's command line: beside the switch, or on PATH; None without it."""
+    """Return the path of BMv2's command line: beside the switch, or on PATH; None without it."""
     beside = Path(bmv2.command[-1]).with_name(CLI)
     return str(beside) if beside.is_file() else shutil.which(CLI)
 
 
 def read_registers(bmv2: Bmv2, thrift_port: int, register: str, index: int | None = None) -> list[int]:
-    """The cells of a register array, or one of them, unsigned, as BMv2 keeps them.
+    """Return the cells of a register array, or one of them, unsigned.
 
     ``register`` is its full name in the program, such as 'Ingress.slots.tag'. Raises :class:`RealError` when BMv2's
-    command line is not here or does not know the register.
+    command line is missing or does not know the register.
     """
     cli = find_cli(bmv2)
     if cli is None:
@@ -241,14 +241,15 @@ def read_registers(bmv2: Bmv2, thrift_port: int, register: str, index: int | Non
 
 QUEUES: Final = 8
 QUEUE_FRAMES: Final = 64
-"""What an output queue holds for each priority, and no option changes: more are lost, and the P4 program, which counts
-behind the queue, does not see them."""
+"""Frames that an output queue holds for each priority; no option changes it. Further frames are lost, and the P4
+program, which counts after the queue, does not see them."""
 GROWTH_BYTES: Final = 512
-"""bytes by which the P4 program may lengthen a packet: one byte more, and an assertion of BMv2 ends the switch"""
+"""Bytes by which the P4 program may lengthen a packet: with one more, an assertion of BMv2 ends the switch."""
 START_DEADLINE_S: Final = 60.0
 _GRPC_PORT: Final = 9559
-"""Below those that the kernel gives to clients: asking whether a switch listens, or another switch's controller, would
-now and then take the port itself (a connection to a free port may even meet itself), and the switch would end."""
+"""First P4Runtime port, below the range that the kernel gives to clients. A connection attempt to a free port in that
+range, by a readiness check or another switch's controller, could occupy the port itself (and even connect to itself);
+the switch would then end."""
 _THRIFT_PORT: Final = 9090
 _TRY_S: Final = 0.05
 
@@ -274,15 +275,15 @@ class Bmv2Switches(Closable):
     topology : Topology
         Gives the switches; device id is index + 1.
     interfaces : mapping
-        For each switch that is to run the interface of each port, as ``RealNetwork.switch_interfaces``.
+        For each switch to run, the interface of each port, as ``RealNetwork.switch_interfaces``.
     folder : Path
         Gets one log for each switch: 's1.log'.
     bmv2 : Bmv2
-        Which BMv2; the one that ``find_bmv2`` finds when not given.
+        BMv2 to run; None: the result of ``find_bmv2``.
     log_level : str
         BMv2's: 'warn', or 'trace' to see what each packet does, at a hundredth of the speed.
     tls : Tls or None
-        Of the P4Runtime servers. Keys are read from memory, no file has them.
+        TLS of the P4Runtime servers. Keys are read from memory and never written to a file.
 
     Raises
     ------
@@ -316,15 +317,15 @@ class Bmv2Switches(Closable):
 
     @property
     def pids(self) -> dict[str, int]:
-        """The process of each switch."""
+        """Process id of each switch."""
         return {switch.name: switch.process.pid for switch in self._running.values()}
 
     def log(self, switch: str) -> Path:
-        """The log of a switch."""
+        """Return the log of a switch."""
         return self._one(switch).log
 
     def thrift_port(self, switch: str) -> int:
-        """The Thrift port of a switch, at 127.0.0.1."""
+        """Return the Thrift port of a switch, at 127.0.0.1."""
         return self._one(switch).thrift_port
 
     def read_registers(self, switch: str, register: str, index: int | None = None) -> list[int]:
@@ -338,7 +339,7 @@ class Bmv2Switches(Closable):
                 raise RealError(f"switch {switch.name} ended during the run{_last_words(switch)}")
 
     def ended(self) -> list[str]:
-        """Switches whose process has ended."""
+        """Return the switches whose process has ended."""
         return [switch.name for switch in self._running.values() if switch.process.poll() is not None]
 
     def __enter__(self) -> "Bmv2Switches":
@@ -357,7 +358,7 @@ class Bmv2Switches(Closable):
         return self
 
     def close(self) -> None:
-        """Stop all; may be called again. The logs stay."""
+        """Stop all switches; may be called again. The logs stay."""
         stop(switch.process for switch in self._running.values())
         self._running.clear()
 
@@ -368,7 +369,7 @@ class Bmv2Switches(Closable):
             raise RealError(f"no switch {switch!r} runs: there are {', '.join(self._running)}") from None
 
     def _secured(self, files: contextlib.ExitStack) -> list[str]:
-        """Options for TLS. Switches read keys and certificates at their start, from memory, while ``files`` is open."""
+        """Return the options for TLS. Switches read keys and certificates from memory while ``files`` is open."""
         if self._tls is None:
             return []
         options = ["--grpc-server-ssl", "--grpc-server-with-client-auth"]
@@ -404,7 +405,7 @@ class Bmv2Switches(Closable):
 
 
 def _wait_until_ready(switch: _Running, deadline: float) -> None:
-    """Wait until a P4Runtime server takes connections; raises if its process ends before, or at ``deadline``."""
+    """Wait until a P4Runtime server accepts connections; raise RealError if its process ends, or at ``deadline``."""
     host, port = switch.address.split(":")
     ended = os.pidfd_open(switch.process.pid)
     try:

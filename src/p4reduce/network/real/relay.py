@@ -1,6 +1,6 @@
-"""Relays: compiled forwarding between two interfaces, where links lose, duplicate, reorder or delay frames.
+"""Relays: compiled forwarding between two interfaces, with loss, duplication, reordering and delay of frames.
 
-For links whose ends are not ours: BMv2's, or a host's.
+They are used on links whose ends are not embedded switches: BMv2's, or a host's.
 """
 
 from collections.abc import Sequence
@@ -20,18 +20,18 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """What one direction of a relay carried. ``sent``: put on the relay's link, of which ``delivered`` left it."""
+    """Counters of one direction of a relay. ``sent``: put on the relay's link, of which ``delivered`` left it."""
 
     into: PortCounters
-    """of the port where frames came in (its ``received_...``)"""
+    """Counters of the port where frames came in (its ``received_...``)."""
     out: PortCounters
-    """of the port by which they left (its ``sent``)"""
+    """Counters of the port by which they left (its ``sent``)."""
 
 
 class Relays:
-    """Forwards every frame between the two interfaces of each pair, both ways. A context manager.
+    """Forwarder of all frames between the two interfaces of each pair, both ways. A context manager.
 
-    Pair k is one link: its faults and its delay are those of a link of the virtual fabric, in each direction by itself.
+    Pair k is one link; its faults and delay are those of a virtual fabric's link, separately in each direction.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class Relays:
         pairs : sequence of pairs
             Interfaces of this network namespace, or ports of any kind.
         faults, delay_ps : one for all, or one for each pair
-            What happens to frames, and how long they take, picoseconds; each direction alike.
+            Faults and delay (picoseconds) of the frames; the same in both directions.
         seed : int
-            Of the faults: direction 2k is from the first to the second interface of pair k, 2k + 1 the other.
+            Seed of the faults: direction 2k is from the first to the second interface of pair k, 2k + 1 the other.
         max_frame : int
             Longest frame in bytes, without FCS.
 
@@ -127,23 +127,23 @@ class Relays:
         self._running.check()
 
     def address(self, pair: int, end: int) -> tuple[str, int]:
-        """Where the first (0) or second (1) port of a pair listens, if it is a UDP port: (IP address, UDP port)."""
+        """Return (IP address, UDP port) of the first (0) or second (1) port of a pair, if it is a UDP port."""
         host, number = self._opened[2 * pair + end].socket.getsockname()[:2]
         return str(host), int(number)
 
     def directions(self, pair: int) -> tuple[Direction, Direction]:
-        """What passed from the first interface of a pair to the second, and back."""
+        """Return the counters from the first interface of a pair to the second, and back."""
         with self._lock:
             first, second = (self._read(2 * pair + end) for end in (0, 1))
         return Direction(first, second), Direction(second, first)
 
     def incidents(self, links: Sequence[tuple[Hop, Hop]], topology: Topology) -> dict[Where, Incidents]:
-        """What happened to first transmissions, by the ports of the links' ends that each pair stands for.
+        """Return the incidents of first transmissions, by the ports at the ends of each pair's link.
 
-        ``links[k]``: the ports behind the first and the second interface of pair k; what comes from the first has left
-        the first of these ports.
+        ``links[k]``: the ports behind the first and the second interface of pair k; frames from the first interface
+        have left the first of these ports.
         """
-        # The record of the link that leaves by the second interface describes what left the first port.
+        # The record of the link that leaves by the second interface describes frames from the first port.
         ports = [port for a, b in links for port in (b, a)]
         with self._lock:
             return read_incidents(self._running, ports, topology)

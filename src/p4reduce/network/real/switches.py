@@ -27,15 +27,15 @@ from p4switch.p4runtime import P4RuntimeError, P4RuntimeServer, StatusCode, Tls
 from p4switch.program import Program
 from p4switch.traffic import Digest, ExecutorName
 
-# What a port of a real-time switch counted.
+# Counters of a real-time switch's port.
 
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """One port. Bytes are those of frames without FCS; first transmissions are INC frames without the resend flag."""
+    """Counters of one port. Bytes are those of frames without FCS; first transmissions are INC without resend flag."""
 
     sent: LinkCounters
-    """What left: as of a link in virtual time; ``delivered`` counts what the kernel took."""
+    """Sent frames, as for a link in virtual time; ``delivered`` counts those that the kernel took."""
     received_frames: int
     received_bytes: int
     received_first_frames: int
@@ -43,32 +43,32 @@ class PortCounters:
     received_resend_frames: int
     received_resend_bytes: int
     oversize: int
-    """longer than ``max_frame``, or shorter than an Ethernet header; dropped"""
+    """Frames longer than ``max_frame``, or shorter than an Ethernet header; dropped."""
     unprogrammed: int
-    """came while the switch had no program; dropped"""
+    """Frames received while the switch had no program; dropped."""
     send_failures: int
-    """frames that the kernel refused"""
+    """Frames that the kernel refused."""
     waits: int
-    """times that the socket was full and frames waited in the queues"""
+    """Times that the socket was full and frames waited in the queues."""
     overrun: int
-    """frames that came faster than they were taken, and were dropped before they were counted"""
+    """Frames that arrived faster than they were read, and were dropped before they were counted."""
     queued: int = 0
-    """frames that wait in its queues now"""
+    """Frames that wait in its queues now."""
 
 
 def read_port(port: Any, link: Any, overrun: int) -> PortCounters:
-    """The counters in a port's records."""
+    """Return the counters in a port's records."""
     sent = LinkCounters(**{field.name: int(link[field.name]) for field in fields(LinkCounters)})
     return PortCounters(
         sent=sent, overrun=overrun, queued=int(link["depth"]), **{name: int(port[name]) for name in PORT_COUNTERS}
     )
 
 
-# What happened to first transmissions at our ports, by the names of a topology.
+# Incidents of first transmissions at our ports, by the names of a topology.
 
 
 def read_incidents(path: DataPath, ports: Iterable[Hop], topology: Topology) -> dict[Where, Incidents]:
-    """The incidents of a paused or stopped data path, whose links are named by ``ports`` in their order."""
+    """Return the incidents of a paused or stopped data path; ``ports`` are the names of its links, in order."""
     path.drain()
     names = {node.index if node.is_host else ADDRESSES + node.index: node.name for node in topology.nodes}
     where = list(ports)
@@ -78,13 +78,13 @@ def read_incidents(path: DataPath, ports: Iterable[Hop], topology: Topology) -> 
     }
 
 
-# The lock under which P4Runtime changes switches that carry frames.
+# The lock under which P4Runtime changes running switches.
 
 
 class PausingLock:
-    """A re-entrant lock for a P4RuntimeServer: while anyone holds it, the switches stand still.
+    """A re-entrant lock for a P4RuntimeServer: while a thread holds it, the switches are paused.
 
-    Give the same one to ``P4RuntimeServer(lock=...)`` and ``RealSwitches(lock=...)``.
+    Pass the same one to ``P4RuntimeServer(lock=...)`` and ``RealSwitches(lock=...)``.
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class PausingLock:
             self._paths.append(path)
 
     def detach(self, path: DataPath) -> None:
-        """Let a data path go its own way."""
+        """Stop pausing a data path with this lock, and resume it."""
         with self._lock:
             if path in self._paths:
                 self._paths.remove(path)
@@ -128,18 +128,18 @@ class PausingLock:
         self._lock.release()
 
 
-# Brings what compiled code wrote down to Python: packets for the controller, captured frames.
+# Delivery of compiled code's records to Python: packets for the controller, captured frames.
 
 
 _LOG = logging.getLogger(__name__)
 _REST_MS: Final = 5
-"""between two visits: each makes the data path pause for a moment"""
+"""Milliseconds between two visits, each of which pauses the data path for a moment."""
 
 PacketInHandler = Callable[[str, bytes], object]
-"""Called with (switch, frame) for every frame that a switch sends to the controller, in a thread of its own."""
+"""Called with (switch, frame) for every frame that a switch sends to the controller, in a separate thread."""
 
 DigestHandler = Callable[[str, Digest], object]
-"""Called with (switch, digest), likewise."""
+"""Called with (switch, digest) for every digest, in a separate thread."""
 
 
 class Courier:
@@ -164,7 +164,7 @@ class Courier:
         self._thread.start()
 
     def stop(self) -> None:
-        """Make a last visit, and end."""
+        """End the thread, and empty the buffers a last time."""
         os.eventfd_write(self._end, 1)
         self._thread.join()
         os.close(self._end)
@@ -209,10 +209,10 @@ _T = TypeVar("_T")
 class RealSwitches:
     """Switches whose ports are sockets. Use it as a context manager, or call `start` and `stop`.
 
-    What happens between two ports is the virtual fabric's own code: ingress, replication, eight strict-priority queues
-    for each port, egress when a frame leaves its queue, then a link of the given rate and delay with the given faults,
-    at whose end the port's socket takes the frame. A port without a rate sends at once; when its socket is full,
-    frames wait in the queues.
+    Between two ports, frames are processed by the virtual fabric's own code: ingress, replication, eight
+    strict-priority queues for each port, egress when a frame leaves its queue, then a link of the given rate and delay
+    with the given faults, at whose end the port's socket takes the frame. A port without a rate sends at once; when its
+    socket is full, frames wait in the queues.
     """
 
     def __init__(
@@ -239,21 +239,21 @@ class RealSwitches:
         Parameters
         ----------
         devices : mapping of SwitchDevice
-            By name; None: the switch has no program yet (`set_device`), and drops what comes.
+            By name; None: the switch has no program yet (`set_device`), and drops all frames.
         ports : mapping of mapping of PortSpec
             The ports of each switch, by number, 0 to 509.
         faults : Faults or mapping of Faults
-            Of what leaves; for every port alike, or by (switch, port).
+            Faults of sent frames; for every port alike, or by (switch, port).
         delays_ps : int or mapping of int
-            Between a port's queue and its socket, picoseconds; likewise.
+            Delay between a port's queue and its socket, picoseconds; for every port alike, or by (switch, port).
         rates_bps : int or mapping of int
-            To which a port is shaped, bits a second (with preamble, gap and checksum, as a link is); 0: not at all.
+            Rate to which a port is shaped, bits per second (with preamble, gap and checksum, as a link); 0: none.
         queue_frames : int
             Frames that each of a port's eight queues holds.
         seed : int
-            Of the faults.
+            Seed of the faults.
         threads : int
-            How many threads share the switches.
+            Number of threads that share the switches.
         max_frame : int
             Longest frame in bytes, without FCS.
         max_replicas : int
@@ -261,11 +261,11 @@ class RealSwitches:
         rest_us : int
             Microseconds for which frames gather after a busy time: more delay for far less CPU time.
         lock : PausingLock
-            Whose holders have the switches stand still: that of the P4RuntimeServer.
+            Lock whose holders pause the switches: that of the P4RuntimeServer.
         on_packet_in : callable
-            Takes frames for the controller; without it, `packet_ins` gives them.
+            Takes frames for the controller; without it, `packet_ins` returns them.
         on_digest : callable
-            Takes digests; without it, `digests` gives them.
+            Takes digests; without it, `digests` returns them.
         packet_in_limit : int
             Frames and digests for the controller that wait for each switch.
 
@@ -330,7 +330,7 @@ class RealSwitches:
             self._close()
             raise
 
-    # --- life
+    # --- start and stop
 
     def start(self) -> None:
         """Begin to carry frames."""
@@ -377,7 +377,7 @@ class RealSwitches:
         self.stop()
 
     def paused(self) -> PausingLock:
-        """A context in which no frame moves; raises `FabricError` if a data path does not pause in time."""
+        """Return a context in which no frame moves; it raises `FabricError` if a data path does not pause in time."""
         return self.lock
 
     @property
@@ -386,39 +386,39 @@ class RealSwitches:
         return tuple(self._paths)
 
     def cpu_s(self) -> float:
-        """Processor time that the data paths have used since `start`, seconds; 0 when they do not run."""
+        """Return the processor time that the data paths have used since `start`, seconds; 0 when they do not run."""
         return sum(path.cpu_s() for path in self._paths)
 
-    # --- what is done to them while they run
+    # --- changes at run time
 
     def set_device(self, switch: str, device: SwitchDevice | None) -> None:
-        """Have a switch run another program, or none; frames in queues are dropped."""
+        """Have a switch run another program, or none; frames in its queues are dropped."""
         path, node = self._node(switch)
         with self.lock:
             path.set_device(node, device)
 
     def inject(self, switch: str, port: int, frame: bytes) -> None:
-        """Have a frame enter a switch by a port; packet-out comes by port 510."""
+        """Have a frame enter a switch by a port; packet-outs enter by port 510."""
         path, node = self._node(switch)
         with self.lock:
             path.inject(node, port, frame)
 
     def capture(self, switch: str, port: int, path: str | Path) -> None:
-        """Write what passes a port from now on, in both directions, to a pcap file; complete after `stop`."""
+        """Write the frames that pass a port from now on, in both directions, to a pcap file; complete after `stop`."""
         where, place = self._port((switch, port))
         with self.lock:
             where.capture(place, Path(path))
 
-    # --- what is seen
+    # --- observation
 
     def address(self, switch: str, port: int) -> tuple[str, int]:
-        """Where a UDP port listens: (IP address, UDP port), where it took a free one too."""
+        """Return (IP address, UDP port) where a UDP port listens, also if it took a free one."""
         self._port((switch, port))
         host, number = self._opened[switch, port].socket.getsockname()[:2]
         return str(host), int(number)
 
     def port_counters(self) -> dict[Hop, PortCounters]:
-        """Counters of every port by (switch, port), of one moment."""
+        """Return the counters of every port by (switch, port), all of the same moment."""
         with self.lock:
             return {
                 port: read_port(path.ports[place], path.links[place], self._opened[port].dropped())
@@ -426,14 +426,14 @@ class RealSwitches:
             }
 
     def switch_counters(self, switch: str) -> DeviceCounters:
-        """The counters of a switch."""
+        """Return the counters of a switch."""
         path, node = self._node(switch)
         with self.lock:
             record = path.nodes[node]
             return DeviceCounters(**{field.name: int(record[field.name]) for field in fields(DeviceCounters)})
 
     def incidents(self, topology: Topology) -> dict[Where, Incidents]:
-        """What happened to first transmissions of INC, by port, destination and job, as in virtual time."""
+        """Return the incidents of INC first transmissions, by port, destination and job, as in virtual time."""
         by_place: dict[Where, Incidents] = {}
         with self.lock:
             for path in self._paths:
@@ -442,14 +442,14 @@ class RealSwitches:
         return by_place
 
     def packet_ins(self, switch: str) -> list[ControllerFrame]:
-        """Take the frames that a switch sent to the controller since the last call, without ``on_packet_in``."""
+        """Return and clear the frames that a switch sent to the controller, if there is no ``on_packet_in``."""
         path, node = self._node(switch)
         with self.lock:
             path.drain()
             return path.recordings.packet_ins(node)
 
     def digests(self, switch: str) -> list[Digest]:
-        """Take the digests that a switch sent since the last call, without ``on_digest``."""
+        """Return and clear the digests that a switch sent, if there is no ``on_digest``."""
         path, node = self._node(switch)
         with self.lock:
             path.drain()
@@ -478,7 +478,7 @@ def _check_ports(
     every: list[Hop],
     settings: tuple[tuple[str, object], ...],
 ) -> None:
-    """Raise `FabricError` where a port or a setting belongs to no switch."""
+    """Raise `FabricError` if a port or a setting belongs to no switch."""
     if unknown := sorted(set(ports) - set(devices)):
         raise FabricError(f"ports: there are no switches {unknown}")
     for name, number in every:
@@ -492,17 +492,17 @@ def _check_ports(
             raise FabricError(f"{what}: a number is at least 0")
 
 
-# Switches in real time that a controller can program: one P4Runtime server, a device for each of them.
+# Real-time switches that a controller can program: one P4Runtime server, with a device for each switch.
 
 
 IDLE_LOOK_S: Final = 0.1
-"""How often entries are looked at for idle time-outs: their resolution. BMv2 looks once a second."""
+"""Interval in seconds of the check for idle entries: the resolution of idle time-outs. BMv2 checks once a second."""
 
 
 class DeviceHost:
-    """Devices without a program at first, in wall-clock time. Use as a context manager.
+    """Devices in wall-clock time, without a program at first. Use as a context manager.
 
-    Nothing drives them: the caller that has frames runs them (``server.device(...)``) while it holds ``server.lock``.
+    No thread drives them: the caller runs frames through them (``server.device(...)``) while it holds ``server.lock``.
     """
 
     def __init__(
@@ -514,7 +514,7 @@ class DeviceHost:
         tls: Tls | None = None,
         executor: ExecutorName = "compiled",
     ) -> None:
-        """``devices``: P4Runtime's device id of each, by name; all but ``executor`` is of the server."""
+        """Set up; ``devices``: P4Runtime's device id of each, by name. All but ``executor`` are for the server."""
         self._ids: Final = dict(devices)
         self._names: Final = {device_id: name for name, device_id in devices.items()}
         self._executor: ExecutorName = executor
@@ -534,7 +534,7 @@ class DeviceHost:
         return [(name, self.server.address, device_id) for name, device_id in self._ids.items()]
 
     def device(self, name: str) -> Device | None:
-        """The device of a switch; None before it has a program. Raises KeyError."""
+        """Return the device of a switch; None before it has a program. Raises KeyError."""
         return self.server.device(self._ids[name])
 
     def __enter__(self) -> Self:
@@ -553,9 +553,9 @@ class DeviceHost:
         parts.enter_context(self.server)
 
     def _attach(self, device_id: int, program: Program, p4info: p4i.P4Info) -> Device:
-        """Called by the server, under its lock, when a program is set."""
+        """Make a switch's device when a program is set; the server calls this under its lock."""
         device = Device(program, name=self._names[device_id], device_id=device_id, executor=self._executor)
-        _ = device.runner  # compiles now: a program that cannot be compiled is refused where it is committed
+        _ = device.runner  # compiles now, so that a program that cannot be compiled is refused at its commit
         return device
 
     def _look_for_idle(self) -> None:
@@ -564,7 +564,7 @@ class DeviceHost:
 
 
 class SwitchHost(DeviceHost):
-    """The same between sockets: compiled threads carry frames, and stand still while anyone holds the lock.
+    """Devices between sockets: compiled threads carry frames, and pause while a thread holds the lock.
 
     Packet-ins, digests and idle time-outs reach the controllers' streams, packet-outs the switches.
     """
@@ -580,7 +580,7 @@ class SwitchHost(DeviceHost):
     ) -> None:
         """Open the ``ports`` of each switch; no client is served before the context is entered.
 
-        ``options``: rates, queues and what else `RealSwitches` takes. Raises FabricError as it does.
+        ``options``: rates, queues and the other arguments of `RealSwitches`. Raises FabricError as it does.
         """
         super().__init__(devices, on_packet_out=self._packet_out, address=address, tls=tls)
         self.switches: Final = RealSwitches(
@@ -597,7 +597,7 @@ class SwitchHost(DeviceHost):
         self.switches.check()
 
     def _start(self, parts: ExitStack) -> None:
-        parts.callback(self.server.stop)  # last: what switches still have to say finds its stream
+        parts.callback(self.server.stop)  # called last: remaining messages of the switches still find their stream
         parts.enter_context(self.switches)
         self.server.start()
 

@@ -1,7 +1,7 @@
 """Virtual time: a discrete-event network of switches that run P4 programs, links, and hosts with endpoints.
 
-Names are looked up when they are first used: processes of real time, and commands that only talk to them, need
-``network.real`` but neither the compiler nor the event loop.
+Names are imported when first used: real-time processes, and commands that only talk to them, need ``network.real`` but
+neither the compiler nor the event loop.
 """
 
 from typing import TYPE_CHECKING

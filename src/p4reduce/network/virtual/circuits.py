@@ -1,4 +1,4 @@
-"""The circuits of optical cross-connects, and when they change."""
+"""Circuits of optical cross-connects, gates and faults of links: network changes at run time."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -31,7 +31,7 @@ Turn = tuple[int, int, int, int, int]
 
 
 class Circuits:
-    """Records of mirrors, for the compiled loop (`kernels/loop.py`). A cross-connect begins without circuits."""
+    """Mirror records for the compiled loop (`kernels/loop.py`). A cross-connect begins without circuits."""
 
     def __init__(self, topology: Topology, wiring: Wiring, memory: Memory) -> None:
         self._topology, self._wiring, self._memory = topology, wiring, memory
@@ -49,7 +49,7 @@ class Circuits:
         self._memory.keep("reconfigurations", self._reconfigurations)
 
     def reconfigure(self, crossconnect: str | None, circuits: Iterable[Link], at_ps: int, dark_ps: int) -> None:
-        """As of ``VirtualNetwork.reconfigure``, at a time that is not past."""
+        """Implement ``VirtualNetwork.reconfigure``, at a time that is not past."""
         if dark_ps < 0:
             raise FabricError(f"dark_ps={dark_ps}: mirrors turn in no less than no time")
         turns = self._turned(crossconnect, circuits)
@@ -65,11 +65,11 @@ class Circuits:
         add_last(self._memory.world, at_ps, index * EVENT_KINDS + CIRCUIT)
 
     def check(self, circuits: Iterable[Link]) -> None:
-        """`FabricError` for circuits that mirrors cannot make."""
+        """Raise `FabricError` for circuits that mirrors cannot make."""
         self._turned(None, circuits)
 
     def _turned(self, crossconnect: str | None, circuits: Iterable[Link]) -> tuple[Turn, ...]:
-        """For every port of a cross-connect where it leads."""
+        """Return the new turn of every port of a cross-connect; ports without a circuit lead nowhere."""
         wiring = self._wiring
         passive = {wiring.node(node.name) for node in self._topology.crossconnects}
         if crossconnect is not None:
@@ -100,16 +100,16 @@ class Circuits:
         return tuple(turns.values())
 
 
-# Gate control lists of output ports (IEEE 802.1Qbv): when which of their queues may send.
+# Gate control lists of output ports (IEEE 802.1Qbv): times at which each queue of a port may send.
 
 
 ALL_QUEUES: Final = (1 << PRIORITIES) - 1
 Gates = Sequence[tuple[int, int]]
-"""(duration in picoseconds, open queues as bits), one after the other, then from the beginning"""
+"""Entries (duration in picoseconds, open queues as bits) in sequence, repeated from the beginning."""
 
 
 class GateLists:
-    """Records for the gates of `kernels/wires.py`."""
+    """Gate records for `kernels/wires.py`."""
 
     def __init__(self, wiring: Wiring, memory: Memory) -> None:
         self._wiring, self._memory = wiring, memory
@@ -123,7 +123,7 @@ class GateLists:
         self._memory.keep("gates", self._gates)
 
     def set(self, port: Hop, gates: Gates, base_ps: int, longest: int | None) -> None:
-        """As of ``VirtualNetwork.set_gates``."""
+        """Implement ``VirtualNetwork.set_gates``."""
         link = self._wiring.links[self._wiring.link_from(port)]
         world = self._memory.world[0]
         if not self._wiring.nodes[link["source"]]["is_switch"]:
@@ -157,11 +157,11 @@ class GateLists:
         return self._known[key]
 
 
-# What changes in a network while it runs: circuits, gates and faults of its links.
+# Changes of a network while it runs: circuits, gates and faults of its links.
 
 
 class Changing(NetworkCounters):
-    """The part of a network that changes its links."""
+    """Methods of a network that change its links."""
 
     _circuits: Circuits
     _gates: GateLists
@@ -170,34 +170,34 @@ class Changing(NetworkCounters):
     def reconfigure(
         self, crossconnect: str | None, circuits: Iterable[Link], at_ps: int | None = None, dark_ps: int = 0
     ) -> None:
-        """Join ports of a cross-connect (None: of all of them) from a time on, and all its others to nothing.
+        """Join ports of a cross-connect (None: of all) from a time on, and disconnect all its other ports.
 
-        Ports whose circuits change are dark in [at_ps, at_ps + dark_ps), receivers' lock time included; a frame that
-        has a bit there then, or whose bits would go two ways, is lost. Circuits that stay carry on. One
-        that begins while another is under way is the one that counts, for the ports that it changes.
+        Ports whose circuits change are dark in [at_ps, at_ps + dark_ps), receivers' lock time included. A frame is lost
+        if any of its bits is there at that time, or if its bits would be split between two circuits. Circuits that stay
+        carry on. If reconfigurations overlap, the later one applies to the ports that it changes.
 
         circuits: links between switches at ports that lead to the cross-connect, with the rate of both directions
-        (:func:`~p4reduce.topologies.optical.lay_circuits`). A delay above that of both fibres is that of a longer way
-        behind the cross-connect.
+        (:func:`~p4reduce.topologies.optical.lay_circuits`). A delay above the sum of both fibres' delays is that of a
+        longer path behind the cross-connect.
         """
         self._circuits.reconfigure(crossconnect, circuits, self._time(at_ps), dark_ps)
 
     def check_circuits(self, circuits: Iterable[Link]) -> None:
-        """`FabricError` for circuits that :meth:`reconfigure` would refuse."""
+        """Raise `FabricError` for circuits that :meth:`reconfigure` would refuse."""
         self._circuits.check(circuits)
 
     def set_gates(self, port: Hop, gates: Gates, *, base_ps: int = 0, longest: int | None = None) -> None:
-        """From now on a switch's port sends from a queue only while its gate is open (IEEE 802.1Qbv).
+        """Let a switch's port send from a queue only while the queue's gate is open (IEEE 802.1Qbv), from now on.
 
-        gates: (picoseconds, open queues as bits) in turns, as if since ``base_ps``; none: always open. longest: bytes
-        of the longest frame, which must fit in before a gate closes; ``max_frame`` if absent.
+        gates: (picoseconds, open queues as bits) in turns, aligned to ``base_ps``; empty: always open. longest: bytes
+        of the longest frame, which must fit in before a gate closes; ``max_frame`` if None.
         """
         self._gates.set(port, gates, base_ps, longest)
 
     def set_faults(self, port: Hop, faults: Faults) -> None:
-        """From now on this happens to frames that leave a node by a port; those on their way arrive.
+        """Set the faults of frames that leave a node by a port from now on; frames in flight are not affected.
 
-        ``Faults(loss=1)`` cuts a direction of a link. Draws go on where they were.
+        ``Faults(loss=1)`` cuts a direction of a link. The link's random draws continue where they were.
         """
         set_faults(self._wiring.links, self._wiring.link_places, {port: faults}, self._seed)
 

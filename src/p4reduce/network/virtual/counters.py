@@ -1,4 +1,4 @@
-"""What the network counted."""
+"""Counters, captures and records of a network."""
 
 import struct
 from collections import deque
@@ -42,88 +42,88 @@ from p4switch.traffic import Digest
 
 @dataclass(frozen=True, slots=True)
 class LinkCounters:
-    """One direction of a link. Bytes are those of frames without FCS, times picoseconds.
+    """Counters of one direction of a link. Bytes are those of frames without FCS, times are picoseconds.
 
-    frames + duplicated = delivered + lost + corrupted + dark_lost + those still on their way. To and from a
-    cross-connect there is a link each; frames are sent once, on the first, where all faults happen.
+    frames + duplicated = delivered + lost + corrupted + dark_lost + frames in flight. A cross-connect has separate
+    links to and from it; frames are sent once, on the first one, where all faults happen.
     """
 
     frames: int
-    """put on the link by its sender"""
+    """Frames put on the link by its sender."""
     bytes: int
     inc_first_frames: int
-    """INC packets that are sent for the first time"""
+    """INC packets sent for the first time."""
     inc_first_bytes: int
     inc_resend_frames: int
-    """INC packets with the resend flag"""
+    """INC packets with the resend flag."""
     inc_resend_bytes: int
     delivered: int
-    """arrived undamaged at the other end"""
+    """Frames that arrived undamaged at the other end."""
     lost: int
     duplicated: int
-    """frames of which the link made a second copy"""
+    """Frames of which the link made a second copy."""
     reordered: int
-    """delayed so that others may overtake"""
+    """Frames delayed so that others may overtake."""
     corrupted: int
-    """arrived with a wrong frame check sequence, and were dropped"""
+    """Frames that arrived with a wrong frame check sequence and were dropped."""
     queue_drops: int
-    """found their queue before the link full"""
+    """Copies that found their queue before the link full."""
     unattributed: int
-    """of those, the ones of which it is not known what they would have been"""
+    """Queue drops for which egress could not be run, so that their kind is unknown."""
     egress_drops: int
-    """were dropped by the program's egress when it was their turn"""
+    """Frames dropped by the program's egress when it was their turn."""
     busy_ps: int
-    """time in which the link carried frames, with preambles and gaps"""
+    """Time in which the link carried frames, with preambles and gaps."""
     max_depth: int
-    """most frames that waited for the link at once"""
+    """Most frames that waited for the link at once."""
     dark_lost: int = 0
-    """of a link to a cross-connect: a bit of them met a mirror that was dark, or turned"""
+    """On a link to a cross-connect: frames lost because a mirror was dark, or turned, during any of their bits."""
     misrouted: int = 0
-    """of a link to a cross-connect: delivered, but to another switch than their MAC address names; of frames whose
-    address is no node's, to another one than the circuit led to when they were queued"""
+    """On a link to a cross-connect: frames delivered to another switch than their MAC address names; if that address
+    belongs to no node, to another one than the circuit led to when they were queued."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceCounters:
-    """One switch, in frames."""
+    """Counters of one switch, in frames."""
 
     passes: int
-    """through ingress"""
+    """Passes through ingress."""
     ingress_drops: int
-    """by the program, or frames it does not take"""
+    """Frames dropped by the program's ingress, or too long for it."""
     copies: int
-    """made for output ports: 1 for each unicast frame, n for each multicast"""
+    """Copies made for output ports: 1 for each unicast frame, n for each multicast."""
     no_link_drops: int
-    """copies for a port that has no link, and that were not recirculated"""
+    """Copies for a port without a link that were not recirculated."""
     priority_drops: int
-    """copies of a priority that has no queue"""
+    """Copies of a priority without a queue."""
     replica_drops: int
-    """copies of groups larger than ``max_replicas``"""
+    """Copies of groups larger than ``max_replicas``."""
     oversize_drops: int
-    """frames that egress made longer than ``max_frame``; they are among ``egress_drops`` of the link too"""
+    """Frames that egress made longer than ``max_frame``; the link's ``egress_drops`` count them too."""
     packet_ins: int
-    """sent to the controller"""
+    """Frames sent to the controller."""
     clones: int
-    """for sessions that exist, by ingress and egress"""
+    """Clones for existing sessions, by ingress and egress."""
     resubmitted: int
     recirculated: int
     digests: int
     round_drops: int
-    """came back too often (`egress.MAX_ROUNDS`)"""
+    """Frames that returned to ingress too often (`kernels/wires.MAX_ROUNDS`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostCounters:
-    """One host, in frames."""
+    """Counters of one host, in frames."""
 
     claimed: int
-    """taken by an endpoint"""
+    """Frames taken by an endpoint."""
     unclaimed: int
-    """for no endpoint"""
+    """Frames for no endpoint."""
 
 
 class Where(NamedTuple):
-    """Where first transmissions of INC met something: the link, and what they were."""
+    """Place of an incident of INC first transmissions: the link, and the frames' destination and job."""
 
     port: Hop
     destination: str
@@ -133,10 +133,10 @@ class Where(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Incidents:
-    """What happened at one link to first transmissions of one job for one destination, in frames and their bytes.
+    """Incidents at one link to first transmissions of one job for one destination, in frames and their bytes.
 
-    ``duplicated``, ``lost`` and ``corrupted`` frames are in the link's own counts, and later links see one more or one
-    less; those ``queue_dropped`` are not in the link's count either.
+    ``duplicated``, ``lost`` and ``corrupted`` frames are in the link's own counts, and later links see one frame more
+    or less; those ``queue_dropped`` are not in the link's count either.
     """
 
     duplicated: int = 0
@@ -150,7 +150,7 @@ class Incidents:
 
 
 class LinkView(Mapping[Hop, LinkCounters]):
-    """Counters of every link by the (node, port) that it leaves; read when asked for."""
+    """Counters of every link by the (node, port) that it leaves; read at each access."""
 
     def __init__(self, records: NDArray[Any], places: Mapping[Hop, int]) -> None:
         self._records = records
@@ -167,15 +167,15 @@ class LinkView(Mapping[Hop, LinkCounters]):
         return len(self._places)
 
     def records(self) -> NDArray[Any]:
-        """A copy of the loop's own records (``records.LINK``), queues among them; rows as :meth:`row` says."""
+        """Return a copy of the loop's own records (``records.LINK``), queues included; rows as in :meth:`row`."""
         return self._records.copy()
 
     def row(self, port: Hop) -> int:
-        """Where the link that leaves by a port is in :meth:`records`."""
+        """Return the row in :meth:`records` of the link that leaves by a port."""
         return self._places[port]
 
     def array(self) -> NDArray[Any]:
-        """A copy of all counters, one record for each link, in the order of iteration."""
+        """Return a copy of all counters, one record for each link, in the order of iteration."""
         counted = np.empty(len(self._places), dtype=[(name, np.int64) for name in LINK_COUNTERS])
         order = list(self._places.values())
         for name in LINK_COUNTERS:
@@ -183,7 +183,7 @@ class LinkView(Mapping[Hop, LinkCounters]):
         return counted
 
 
-# Writing pcap files with nanosecond time stamps, which Wireshark, tcpdump and Scapy open.
+# Writer of pcap files with nanosecond time stamps, which Wireshark, tcpdump and Scapy can open.
 #
 # Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/ (magic number 0xA1B23C4D, link type 1: Ethernet).
 
@@ -197,7 +197,7 @@ _RECORD_HEADER: Final = struct.Struct("<IIII")
 
 
 class PcapWriter(Closable):
-    """A pcap file that is being written."""
+    """A pcap file open for writing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -205,13 +205,13 @@ class PcapWriter(Closable):
         self._file.write(_FILE_HEADER.pack(MAGIC_NANOSECONDS, 2, 4, 0, 0, SNAP_LENGTH, LINKTYPE_ETHERNET))
 
     def write(self, time_ps: int, frame: bytes) -> None:
-        """Append a frame; its time is cut to whole nanoseconds."""
+        """Append a frame; its time is truncated to whole nanoseconds."""
         seconds, nanoseconds = divmod(time_ps // PS_PER_NS, NS_PER_S)
         with naming(self.path):
             self._file.write(_RECORD_HEADER.pack(seconds, nanoseconds, len(frame), len(frame)) + frame)
 
     def flush(self) -> None:
-        """Bring everything to the file."""
+        """Write all buffered data to the file."""
         with naming(self.path):
             self._file.flush()
 
@@ -221,12 +221,12 @@ class PcapWriter(Closable):
             self._file.close()
 
 
-# What the loop wrote down, taken over by Python: captures, packets for the controller, incidents.
+# Records of the loop, read by Python: captures, packets for the controller, incidents.
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerFrame:
-    """A frame that a switch sent to the controller, and when (virtual picoseconds)."""
+    """A frame that a switch sent to the controller, and its time (virtual picoseconds)."""
 
     time_ps: int
     frame: bytes
@@ -234,7 +234,7 @@ class ControllerFrame:
 
 @dataclass(frozen=True, slots=True)
 class RawDigest:
-    """A digest of a switch: which, when (virtual picoseconds), and the bytes that its ingress kept."""
+    """A digest of a switch: its learn list, its time (virtual picoseconds), and the bytes that ingress kept."""
 
     learn_list: int
     time_ps: int
@@ -242,22 +242,22 @@ class RawDigest:
 
 
 FILMED: Final = 1 << 32
-"""numbers of taps from here on are rows of links whose frames a film gets"""
+"""First number of the taps that are rows of links whose frames go to a film."""
 Film = Callable[[int, int, bytes], object]
-"""Told of a frame that arrived: the row of its link, when (virtual picoseconds), and the frame."""
+"""Called with a frame that arrived: the row of its link, the time (virtual picoseconds), and the frame."""
 
 
 class Recordings:
-    """Empties the loop's buffers after each of its runs."""
+    """Reader that empties the loop's buffers after each of its runs."""
 
     def __init__(self, memory: Memory, nodes: int, packet_in_limit: int, *, epoch_ps: int = 0) -> None:
-        """``epoch_ps``: added to the loop's time in capture files."""
+        """Set up empty recordings; ``epoch_ps`` is added to the loop's time in capture files."""
         self._memory = memory
         self._epoch_ps = epoch_ps
         self._writers: list[PcapWriter] = []
         self.film: Film | None = None
         self.captured: NDArray[np.int64] = np.zeros(0, np.int64)
-        """by the row of a link that is filmed, the tap of a capture where it arrives, or NONE"""
+        """For each row of a filmed link, the tap of a capture where its frames arrive, or NONE."""
         self._limit = packet_in_limit
         self._packet_ins: list[deque[ControllerFrame]] = [deque() for _ in range(nodes)]
         self.packet_in_drops = [0] * nodes
@@ -266,11 +266,11 @@ class Recordings:
         self._incidents: dict[tuple[int, int, int], NDArray[np.int64]] = {}
 
     def follow(self, memory: Memory) -> None:
-        """Go on with other buffers; those from before must be drained."""
+        """Read from other buffers from now on; the previous ones must be drained."""
         self._memory = memory
 
     def open(self, path: Path) -> int:
-        """Begin a pcap file; the number of its tap."""
+        """Begin a pcap file; return the number of its tap."""
         self._writers.append(PcapWriter(path))
         return len(self._writers) - 1
 
@@ -280,25 +280,25 @@ class Recordings:
             writer.close()
 
     def packet_ins(self, node: int) -> list[ControllerFrame]:
-        """Take the frames that a switch sent to the controller."""
+        """Return and clear the frames that a switch sent to the controller."""
         waiting = self._packet_ins[node]
         taken = list(waiting)
         waiting.clear()
         return taken
 
     def digests(self, node: int) -> list[RawDigest]:
-        """Take the digests that a switch sent."""
+        """Return and clear the digests that a switch sent."""
         waiting = self._digests[node]
         taken = list(waiting)
         waiting.clear()
         return taken
 
     def incidents(self) -> dict[tuple[int, int, int], Incidents]:
-        """By link, destination (node, or -1 if the address is of no node) and job."""
+        """Return incidents by link, destination (node, or -1 if no node has the address) and job."""
         return {place: Incidents(*counts.tolist()) for place, counts in sorted(self._incidents.items())}
 
     def drain(self) -> None:
-        """Take over what is in the buffers; they are empty afterwards."""
+        """Process and clear the contents of the buffers."""
         recorded: list[tuple[int, int, int, NDArray[np.uint8]]] = []
         for taps, incidents in self._memory.written():
             at = 0
@@ -350,10 +350,7 @@ class Recordings:
             self._incidents[place] = self._incidents.get(place, 0) + row
 
 
-# What can be seen of a network: its clock, counters, captures, packets for the controller, incidents.
-
-
-# A topology, its devices and its faults as the records of the event loop.
+# Build the event loop's records from a topology, its devices and its faults.
 
 
 DelayPs = int | Mapping[str, int]
@@ -361,7 +358,7 @@ DelayPs = int | Mapping[str, int]
 
 @dataclass(frozen=True)
 class Wiring:
-    """Nodes, links and ports as arrays of records, and what they are called.
+    """Nodes, links and ports as arrays of records, with their indices by name.
 
     Link 2k is the topology's k-th link from a to b, link 2k + 1 from b to a.
     """
@@ -373,14 +370,14 @@ class Wiring:
     link_places: dict[Hop, int]
 
     def link_from(self, port: Hop) -> int:
-        """The link that leaves a node by a port."""
+        """Return the index of the link that leaves a node by a port."""
         try:
             return self.link_places[port]
         except KeyError:
             raise FabricError(f"node {port[0]!r} has no link at port {port[1]}") from None
 
     def node(self, name: str) -> int:
-        """A node's index."""
+        """Return a node's index."""
         try:
             return self.node_places[name]
         except KeyError:
@@ -396,7 +393,7 @@ def wire(
     seed: int,
     pipeline_delay_ps: DelayPs,
 ) -> Wiring:
-    """Lay out a network; `FabricError` when the parts do not fit each other."""
+    """Lay out a network; raise `FabricError` when the parts do not fit each other."""
     places = {node.name: index for index, node in enumerate(topology.nodes)}
     nodes = np.zeros(len(places), dtype=NODE)
     links = np.zeros(2 * len(topology.links), dtype=LINK)
@@ -446,7 +443,7 @@ def _lay_links(topology: Topology, places: Mapping[str, int], links: NDArray[Any
 def set_faults(
     links: NDArray[Any], places: Mapping[Hop, int], faults: Faults | Mapping[Hop, Faults], seed: int
 ) -> None:
-    """Write faults into the links' records; `FabricError` for a port without a link."""
+    """Write faults into the links' records; raise `FabricError` for a port without a link."""
     if isinstance(faults, Faults):
         faults = dict.fromkeys(places, faults)
     for port, fault in faults.items():
@@ -463,7 +460,7 @@ def set_faults(
 
 
 def _lay_ports(nodes: NDArray[Any], links: NDArray[Any]) -> NDArray[Any]:
-    """For each node the links at ports 0, 1, ... one after the other; -1: none."""
+    """Return the links at ports 0, 1, ... of each node, one node after the other; -1: none."""
     np.maximum.at(nodes["ports"], links["source"], links["source_port"] + 1)
     nodes["first_port"] = np.cumsum(nodes["ports"]) - nodes["ports"]
     ports = np.zeros(max(int(nodes["ports"].sum()), 1), dtype=CELL)
@@ -502,7 +499,7 @@ def _set_device(record: Any, device: SwitchDevice, delay_ps: int) -> None:
 
 @dataclass(frozen=True)
 class EndpointTable:
-    """The loop's records of endpoints, their indices host by host and class by class, and whose turn it is."""
+    """The loop's records of endpoints, their indices by host and class, and which endpoint of each class is next."""
 
     endpoints: NDArray[Any]
     lists: NDArray[Any]
@@ -516,9 +513,9 @@ def place_endpoints(
     priorities: Sequence[int],
     before: EndpointTable | None = None,
 ) -> EndpointTable:
-    """Lay endpoints of these hosts and classes out, the highest class of a host first.
+    """Lay out endpoints of these hosts and classes, the highest class of a host first.
 
-    With ``before``, what was laid out until now, turns go on where they were.
+    ``before`` is the previous layout; if given, turns continue where they were.
     """
     endpoints = np.zeros(max(len(hosts), 1), dtype=ENDPOINT)
     endpoints["timer_at"] = NEVER
@@ -548,7 +545,7 @@ def place_endpoints(
 
 
 def _nexts(wiring: Wiring, placed: EndpointTable) -> dict[tuple[int, int], int]:
-    """Whose turn it is, by node and class."""
+    """Return the position of the next endpoint, by node and class."""
     turns: dict[tuple[int, int], int] = {}
     for node in np.flatnonzero(wiring.nodes["classes"]):
         record = wiring.nodes[node]
@@ -559,7 +556,7 @@ def _nexts(wiring: Wiring, placed: EndpointTable) -> dict[tuple[int, int], int]:
 
 @dataclass(frozen=True, slots=True)
 class OnWire:
-    """A frame that is on its way: when its last bit arrives (virtual picoseconds), and whether undamaged."""
+    """A frame in flight: when its last bit arrives (virtual picoseconds), and whether it is damaged."""
 
     arrives_ps: int
     frame: bytes
@@ -567,7 +564,7 @@ class OnWire:
 
 
 class NetworkCounters:
-    """The part of a network that only looks."""
+    """Read-only methods of a network."""
 
     topology: Topology
     _wiring: Wiring
@@ -586,10 +583,10 @@ class NetworkCounters:
         return int(self._memory.world[0]["events"])
 
     def capture(self, node: str, port: int, path: str | Path) -> None:
-        """Write what passes a port from now on, in both directions, to a pcap file; complete after each `run`.
+        """Write the frames that pass a port from now on, in both directions, to a pcap file; complete after each `run`.
 
-        Time stamps are virtual, cut to nanoseconds: of the first bit for frames that leave, of the last for those
-        that arrive. Lost and corrupted frames are seen where they leave, and not where they would have arrived.
+        Time stamps are virtual, truncated to nanoseconds: of the first bit for frames that leave, of the last for those
+        that arrive. Lost and corrupted frames are captured where they leave, but not where they would have arrived.
         """
         link = self._wiring.link_from((node, port))
         links = self._wiring.links
@@ -603,9 +600,9 @@ class NetworkCounters:
             self._recordings.captured[link ^ 1] = tap
 
     def film(self, film: Film | None) -> None:
-        """Tell ``film`` of every frame that arrives from now on, after each slice of `run`; None: of no more.
+        """Call ``film`` for every frame that arrives from now on, after each slice of `run`; None stops this.
 
-        Captures go on. Only between two calls of `run`, or from its pacer.
+        Captures continue. Only between two calls of `run`, or from its pacer.
         """
         taps, recordings = self._wiring.links["tap_target"], self._recordings
         if film is not None and recordings.film is None:
@@ -616,15 +613,15 @@ class NetworkCounters:
         recordings.film = film
 
     def delay_ps(self, name: str) -> int:
-        """From a frame's arrival at a switch to its ingress."""
+        """Return the time from a frame's arrival at a switch to its ingress."""
         return int(self._node(name)["delay_ps"])
 
     def device(self, name: str) -> SwitchDevice | None:
-        """What a switch runs; None where no switch has that name."""
+        """Return the device of a switch; None if no switch has that name."""
         return self._devices.get(name)
 
     def on_wire(self, port: Hop, most: int = 64) -> list[OnWire]:
-        """Frames on the link that leaves a node by a port, the next to arrive first, without those held back.
+        """Return frames on the link that leaves a node by a port, the next to arrive first, without reordered ones.
 
         Only between two calls of `run`, or from its pacer.
         """
@@ -638,23 +635,23 @@ class NetworkCounters:
         return frames
 
     def switch_counters(self, name: str) -> DeviceCounters:
-        """What a switch counted."""
+        """Return the counters of a switch."""
         record = self._node(name)
         return DeviceCounters(**{field.name: int(record[field.name]) for field in fields(DeviceCounters)})
 
     def host_counters(self, name: str) -> HostCounters:
-        """What a host counted."""
+        """Return the counters of a host."""
         record = self._node(name)
         return HostCounters(**{field.name: int(record[field.name]) for field in fields(HostCounters)})
 
     def packet_ins(self, name: str) -> list[ControllerFrame]:
-        """Take the frames that a switch sent to the controller (port 510) since the last call."""
+        """Return and clear the frames that a switch sent to the controller (port 510) since the last call."""
         return self._recordings.packet_ins(self._wiring.node(name))
 
     def digests(self, name: str) -> list[tuple[int, Digest]]:
-        """Take the digests that a switch sent since the last call, each with its time (virtual picoseconds).
+        """Return and clear the digests that a switch sent since the last call, each with its time (virtual ps).
 
-        As many wait as ``packet_in_limit`` says; `digest_drops` counts the others.
+        At most ``packet_in_limit`` digests wait; `digest_drops` counts the others.
         """
         tables = self._devices[name].detours
         if tables is None:
@@ -663,18 +660,18 @@ class NetworkCounters:
         return [(digest.time_ps, tables.digest(digest.learn_list, digest.kept)) for digest in waiting]
 
     def digest_drops(self, name: str) -> int:
-        """Digests that found ``packet_in_limit`` others waiting."""
+        """Return the number of digests that found ``packet_in_limit`` others waiting."""
         return self._recordings.digest_drops[self._wiring.node(name)]
 
     def packet_in_drops(self, name: str) -> int:
-        """Frames for the controller that found ``packet_in_limit`` others waiting."""
+        """Return the number of frames for the controller that found ``packet_in_limit`` others waiting."""
         return self._recordings.packet_in_drops[self._wiring.node(name)]
 
     def incidents(self) -> dict[Where, Incidents]:
-        """What happened to first transmissions of INC, by link, destination and job.
+        """Return the incidents of INC first transmissions, by link, destination and job.
 
-        With these, counts under faults can be compared to predictions exactly: a frame lost on a link is missing on
-        all later ones of its path, and so on.
+        They allow an exact comparison of counts under faults with predictions: a frame lost on a link is missing on all
+        later links of its path, and so on.
         """
         ports = {place: port for port, place in self._wiring.link_places.items()}
         names = [*(node.name for node in self.topology.nodes), ""]

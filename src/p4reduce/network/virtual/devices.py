@@ -1,4 +1,4 @@
-"""What the fabric needs of a switch (`p4switch/device.py` has it)."""
+"""Interface that the fabric requires of a switch; `p4switch/device.py` implements it."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -13,7 +13,7 @@ from p4switch.traffic import Digest
 
 
 class ReplicaTable(Protocol):
-    """Multicast groups: rows (start, count) by group, and rows (port, rid); int32, at addresses that do not move."""
+    """Multicast groups: rows (start, count) by group, and rows (port, rid); int32, at fixed addresses."""
 
     @property
     def index(self) -> NDArray[np.int32]:
@@ -25,11 +25,11 @@ class ReplicaTable(Protocol):
 
 
 class SessionTable(Protocol):
-    """Clone sessions; what they copy to themselves is group session + 1 of ``copies``."""
+    """Clone sessions; a session's own replicas are group ``session + 1`` of ``copies``."""
 
     @property
     def rows(self) -> NDArray[Any]:
-        """Shape (32768,), of records.SESSION; at an address that does not move."""
+        """Shape (32768,), of records.SESSION; at a fixed address."""
 
     @property
     def copies(self) -> ReplicaTable:
@@ -37,22 +37,22 @@ class SessionTable(Protocol):
 
 
 class DetourTables(Protocol):
-    """What the fabric needs besides for programs that clone, resubmit, recirculate, truncate or send digests."""
+    """Additional interface for programs that clone, resubmit, recirculate, truncate or send digests."""
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes that packets keep when they come back; a multiple of 8."""
+        """Bytes of the fields that packets keep when they return to ingress; a multiple of 8."""
 
     @property
     def sessions(self) -> SessionTable:
-        """Where clones go."""
+        """Clone sessions."""
 
     def digest(self, learn_list: int, kept: NDArray[np.uint8]) -> Digest:
-        """A digest, by the number of its learn list, from the bytes that ingress kept."""
+        """Decode a digest of the learn list with this number from the bytes that ingress kept."""
 
 
 class SwitchDevice(Protocol):
-    """Machine code of a P4 program and its state, as `p4switch/abi.py` describes them."""
+    """Machine code of a P4 program and its state, as described in `p4switch/abi.py`."""
 
     @property
     def ingress_address(self) -> int:
@@ -68,46 +68,46 @@ class SwitchDevice(Protocol):
 
     @property
     def phv_bytes(self) -> int:
-        """Bytes that ingress may write for a frame of abi.MAX_FRAME_BYTES; n bytes less for one shorter by n."""
+        """Bytes that ingress may write for a frame of abi.MAX_FRAME_BYTES; n fewer for a frame shorter by n."""
 
     @property
     def out_bytes(self) -> int:
-        """Bytes that egress may write for a frame of abi.MAX_FRAME_BYTES; likewise."""
+        """Bytes that egress may write for a frame of abi.MAX_FRAME_BYTES; n fewer for a frame shorter by n."""
 
     @property
     def detours(self) -> DetourTables | None:
-        """None for a program that multicasts, forwards and drops, and nothing else."""
+        """Detour tables; None for a program that only multicasts, forwards and drops."""
 
     @property
     def multicast(self) -> ReplicaTable:
         """Replicas of each group."""
 
 
-# What egress would have made of a copy that found its queue full.
+# Egress results for copies that found their queue full.
 #
-# Such a copy never reaches egress, and only egress knows its addresses and flags, which the accounts of first
-# transmissions need. So egress runs on a shadow of the device's state: the same tables, but counters and registers
-# in memory that nothing reads. The packet leaves no trace.
+# Such a copy never reaches egress, but only egress can compute its addresses and flags, which the counts of first
+# transmissions need. So egress runs on a shadow of the device's state: the same tables, but with counters and registers
+# in memory that is never read. The packet has no effect on the device.
 
 
 _COUNTER_BYTES = 16
 _COUNTERS_ADDRESS = 1
-"""the cell of a table that holds the address of its direct counters (p4switch/tables/table.py)"""
+"""Offset of a table's cell that holds the address of its direct counters (p4switch/tables/table.py)."""
 
 
 @runtime_checkable
 class Peekable(Protocol):
-    """A device of another make that has a shadow state of its own."""
+    """A device of another implementation that provides its own shadow state."""
 
     @property
     def peek_state_address(self) -> int:
-        """Address of a state with the same tables, whose counters and registers are not read; asked for at each run."""
+        """Address of a state with the same tables, whose counters and registers are never read; queried at each run."""
 
 
 class Shadows:
-    """Shadow states of a network's devices; memory of its own takes what each of them would write.
+    """Shadow states of a network's devices, with separate memory for the counters and registers of each shadow.
 
-    Threads run devices at the same time, so that none may see what another one's shadow has written.
+    Threads run devices concurrently, so no device may see values that another device's shadow has written.
     """
 
     def __init__(self, devices: Mapping[str, SwitchDevice]) -> None:
@@ -119,7 +119,7 @@ class Shadows:
         self._waste: dict[str, NDArray[np.uint8]] = {}
 
     def address(self, name: str) -> int:
-        """The shadow of a device, brought up to date with its tables; 0 for a device that cannot have one."""
+        """Return the address of a device's shadow, updated from its tables; 0 for a device that cannot have one."""
         device = self._devices[name]
         if name in self._peekable:
             return self._peekable[name].peek_state_address
@@ -134,7 +134,7 @@ class Shadows:
 
 
 def _wasted(layout: StateLayout) -> NDArray[np.int64]:
-    """Find the cells with the addresses of what a shadow writes and nothing reads."""
+    """Return the cells that hold addresses of memory that a shadow writes but never reads."""
     cells = [first + _COUNTERS_ADDRESS for first in layout.tables.values()]
     cells += layout.counters.values()
     cells += [layout.group_cell(number) for number in range(len(layout.groups))]
@@ -142,7 +142,7 @@ def _wasted(layout: StateLayout) -> NDArray[np.int64]:
 
 
 def _largest(layout: StateLayout) -> int:
-    """Bytes of the largest counter array, table's counters, or group of registers."""
+    """Return the bytes of the largest counter array, table's counters, or group of registers."""
     program = layout.program
     sizes = [_COUNTER_BYTES * max(program.counters[name].size, 1) for name in layout.counters]
     sizes += [_COUNTER_BYTES * (table.max_size + 1) for table in program.tables.values()]

@@ -1,4 +1,4 @@
-"""Memory that grows between two runs of the loop: records, each with a cell of bytes, chained while free."""
+"""Memory of the simulator, which grows between two runs of the loop: pools of records with cells, free ones chained."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -27,11 +27,11 @@ from p4reduce.network.virtual.records import (
 )
 
 MOST_THREADS: Final = 64
-"""that share windows"""
+"""Most threads that may share windows."""
 
 
 class Pool:
-    """Records with a field ``next``, and for each of them ``cell_bytes`` bytes (a multiple of 64, or 0).
+    """Records with a field ``next``, and a cell of ``cell_bytes`` bytes (a multiple of 64, or 0) for each.
 
     ``records`` and ``cells`` are replaced when the pool grows.
     """
@@ -43,11 +43,11 @@ class Pool:
         self._first_size = size
 
     def growth_bytes(self) -> int:
-        """Bytes that growing once more would add."""
+        """Return the bytes that the next growth would add."""
         return (self._next_size() - len(self.records)) * (self.cell_bytes + self.records.dtype.itemsize)
 
     def grow(self, head: int) -> tuple[int, int]:
-        """Double the pool; ``head`` is the first free record or -1. Returns the new head and how many are new."""
+        """Double the pool; ``head`` is the first free record or -1. Return the new head and the number of new ones."""
         old, new = len(self.records), self._next_size()
         records = np.zeros(new, dtype=self.records.dtype)
         records[:old] = self.records
@@ -63,23 +63,23 @@ class Pool:
 
 
 SPARE = 8
-"""cells and events that one event may need besides those of its copies"""
+"""Cells and events that one event may need besides those of its copies."""
 INCIDENTS_PER_COPY = 3
-"""a copy that leaves at once may be duplicated, and both of it lost; one that does not, dropped"""
+"""Most incidents of a copy: a copy that leaves at once may be duplicated and both lost; any other may be dropped."""
 EVENTS_PER_COPY = 3
-"""two arrivals, and one when the link is free"""
+"""Most events of a copy: two arrivals, and one when the link is free."""
 GROUPS_WITH_DETOURS = 3
-"""groups that one packet may be copied to: its own, and the two of a clone session"""
+"""Groups that one packet may be copied to: its own, and the two of a clone session."""
 
 _TAP_BYTES = 1 << 22
 _INCIDENTS = 1 << 14
 
 
 class Memory:
-    """Pools of frames, PHVs and copies, the event heap, and what the loop writes down for Python.
+    """Pools of frames, PHVs and copies, event heaps, and the loop's buffers for Python.
 
-    ``world`` is what the loop is given: a record for each thread, of which the first is the thread that runs. Pools
-    double when the loop says that it needs space, up to ``limit`` bytes in all.
+    ``world`` is the loop's argument: one record for each thread, the first for the thread that runs the loop. Pools
+    double when the loop reports that it needs space, up to ``limit`` bytes in all.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class Memory:
         kept_bytes: int = 0,
         partitions: int = 1,
     ) -> None:
-        """``detours``: room for what programs do that leave the straight path, ``kept_bytes`` of them in each frame."""
+        """Allocate the memory; ``detours``: with space for detours, and ``kept_bytes`` of kept fields in each frame."""
         self._limit = limit
-        self._copies = (GROUPS_WITH_DETOURS if detours else 1) * max_replicas + SPARE  # that one event may make
-        # A copy that leaves has a frame, and its duplicate on the link; one that egress clones, a carrier and a PHV.
+        self._copies = (GROUPS_WITH_DETOURS if detours else 1) * max_replicas + SPARE  # copies that one event may make
+        # A copy that leaves needs a frame, and one for its duplicate; a copy that egress clones, a carrier and a PHV.
         self._frames_wanted = (3 if detours else 2) * self._copies
         self._phvs_wanted = SPARE + (self._copies if detours else 0)
         self._events_wanted = (EVENTS_PER_COPY + detours) * self._copies
@@ -139,7 +139,7 @@ class Memory:
         self.make_space()
 
     def spread(self, threads: int) -> None:
-        """Let so many threads, at most MOST_THREADS, share the windows from now on."""
+        """Let ``threads`` threads, at most MOST_THREADS, share the windows from now on."""
         made = int(self.world[0]["made"])
         for world in self.world[made:threads]:
             io = np.zeros(1, dtype=IO)
@@ -155,22 +155,22 @@ class Memory:
         self._tell()
 
     def _tell(self) -> None:
-        """All threads know what the first one knows."""
+        """Copy the shared fields of the first world to all others."""
         common = [name for name in WORLD.names or () if name not in OWN]
         self.world[common] = self.world[common][0]
 
     def keep(self, field: str, array: NDArray[Any]) -> None:
-        """Tell the loop where an array is; the caller keeps it alive."""
+        """Pass an array's address to the loop; the caller keeps the array alive."""
         self.world[0][field] = array.ctypes.data
 
     def written(self) -> Iterator[tuple[NDArray[np.uint8], NDArray[Any]]]:
-        """Frames and incidents that each thread has written down; they are forgotten afterwards."""
+        """Yield the frames and incidents that each thread has recorded, and clear its buffers."""
         for world, (_, taps, incidents) in zip(self.world, self._own, strict=False):
             yield taps[: world["tap_used"]], incidents[: world["incident_count"]]
             world["tap_used"] = world["incident_count"] = 0
 
     def make_space(self, frames: int = 0) -> None:
-        """Grow what is too small for ``frames`` frames of Python's and the next event (`loop.py`, `has_space`)."""
+        """Grow all that is too small for ``frames`` frames from Python and the next event (`loop.py`, `has_space`)."""
         first = self.world[0]
         if first["homeless_count"]:
             homeless = self._homeless[: first["homeless_count"]].copy()
@@ -193,7 +193,7 @@ class Memory:
         self._tell()
 
     def regroup(self, heaps: int) -> None:
-        """From now on events are in one heap, or in one for each partition. What happens does not depend on it."""
+        """Keep events in one heap, or in one for each partition, from now on. The results do not depend on it."""
         world = self.world[0]
         if world["heaps"] == heaps:
             return
@@ -206,7 +206,7 @@ class Memory:
         self.make_space()
 
     def _settle(self, events: NDArray[Any]) -> None:
-        """Put events into their heaps, which grow as they must."""
+        """Put events into their heaps, and grow these as needed."""
         world = self.world[0]
         self._park()
         homes = events["what"] >> HOME_BIT
@@ -217,7 +217,7 @@ class Memory:
             both = np.concatenate([self.heaps[part][:size], events[homes == part]])
             while len(self.heaps[part]) - len(both) < self._events_wanted:
                 self._grow_heap(part)
-            # What is in order is a heap.
+            # A sorted array is a heap.
             self.heaps[part][: len(both)] = both[np.lexsort((both["seq"], both["since"], both["time"]))]
             self._parts[part]["heap_size"], self._firsts[part] = len(both), self.heaps[part][0]["time"]
         if world["part"] >= 0:
@@ -230,12 +230,12 @@ class Memory:
             self._parts[world["part"]]["heap_size"] = world["heap_size"]
 
     def watch(self, unfinished: NDArray[Any]) -> None:
-        """How many watched endpoints still work, in each of the first partitions; none in the others."""
+        """Set the number of watched endpoints that still work in each of the first partitions; 0 in the others."""
         self._parts["unfinished"] = 0
         self._parts["unfinished"][: len(unfinished)] = unfinished
 
     def place_frame(self, frame: bytes) -> int:
-        """Put a frame of Python's, at most ``max_frame`` long, into a cell; its index."""
+        """Copy a frame from Python, at most ``max_frame`` long, into a cell; return its index."""
         self.make_space(frames=1)
         world = self.world[0]
         place = int(world["free_frame"])

@@ -54,24 +54,24 @@ from p4switch.base.closing import Closable
 from p4switch.base.values import NS_PER_S
 
 Watcher = Callable[[int], None]
-"""Called now and then with the virtual time in picoseconds."""
+"""Called about ten times a second with the virtual time in picoseconds."""
 
 MIN_FRAME: Final = 14
-"""an Ethernet header"""
+"""Bytes of an Ethernet header."""
 
 _SLICE: Final = 200_000
-"""events after which the loop lets Python show progress and take Ctrl-C: about a tenth of a second"""
+"""Events between two returns to Python for progress and Ctrl-C: about a tenth of a second."""
 
 
 SHORT_PS: Final = 50_000
-"""Switches joined by a shorter link are in one partition: windows would be too short to be worth their cost."""
+"""Minimum link delay between partitions; with shorter ones, windows would be too short to pay for their overhead."""
 
 
 def partition(topology: Topology, wiring: Wiring) -> tuple[int, int]:
-    """Write into the records which partition nodes are of: how many there are, and the shortest delay between two, ps.
+    """Assign nodes to partitions, in the records; return how many there are, and the shortest delay between two, ps.
 
-    A switch and its hosts are one, a cross-connect is one; those at both ends of a link shorter than SHORT_PS are the
-    same. Numbers follow the order of the topology's nodes.
+    A switch and its hosts form a partition, as does each cross-connect. Nodes at both ends of a link shorter than
+    SHORT_PS share a partition. Partitions are numbered in the order of the topology's nodes.
     """
     above = list(range(len(topology.nodes)))
 
@@ -95,42 +95,42 @@ def partition(topology: Topology, wiring: Wiring) -> tuple[int, int]:
 
 
 PARTITIONS_EACH: Final = 32
-"""for which a thread more pays, where its processor has nothing else to do"""
+"""Partitions for which each thread pays off, on an otherwise idle processor."""
 
 
 def threads_for(partitions: int) -> int:
-    """As many threads as pay for so many partitions: one for every PARTITIONS_EACH, as far as there are processors."""
+    """Return the number of threads that pay for ``partitions``: one per PARTITIONS_EACH, at most one per processor."""
     return max(min(partitions // PARTITIONS_EACH, len(os.sched_getaffinity(0))), 1)
 
 
 class StopReason(Enum):
-    """Why `VirtualNetwork.run` returned."""
+    """Reason why `VirtualNetwork.run` returned."""
 
     DONE = WATCHED_DONE
-    """no watched endpoint works any more"""
+    """No watched endpoint works any more."""
     TIME = REACHED_TIME
-    """the virtual time that was asked for"""
+    """The requested virtual time is reached."""
     QUIET = NO_EVENTS
-    """nothing will ever happen again; the clock stands at ``until_ps`` if that was given"""
+    """No events are left; the clock stands at ``until_ps`` if that was given."""
     EVENTS = ENOUGH_EVENTS
-    """as many events as were allowed"""
+    """The allowed number of events has happened."""
 
 
 class Pacer(Protocol):
-    """Asked between slices of a network's run. What happens, and when in virtual time, does not depend on it."""
+    """Observer called between slices of a network's run. It does not affect events or their virtual times."""
 
     @property
     def events(self) -> int:
-        """Events after which it is asked again, at least 1."""
+        """Events between two calls of :meth:`passed`, at least 1."""
 
     def begin(self, check: Callable[[], None]) -> None:
-        """A run begins, perhaps one of many: before its first slice it may wait as after every other."""
+        """Note that a run begins, perhaps one of many; before its first slice it may wait, as in :meth:`passed`."""
 
     def moving(self) -> AbstractContextManager[object]:
-        """Entered while events happen: no other thread may read the network's memory then."""
+        """Return a context for the time in which events happen; no other thread may read the network's memory then."""
 
     def passed(self, check: Callable[[], None]) -> None:
-        """A slice is over. It may wait as long as it likes; meanwhile it calls ``check`` about ten times a second."""
+        """Note the end of a slice. It may wait for any time; meanwhile it calls ``check`` about ten times a second."""
 
 
 class VirtualNetwork(Closable, Changing):
@@ -160,13 +160,13 @@ class VirtualNetwork(Closable, Changing):
         devices : mapping of SwitchDevice
             The device of each switch, by name.
         endpoints : HostEndpoints
-            What the hosts run; they send nothing before `start`.
+            Endpoints of the hosts; they send nothing before `start`.
         queue_frames : int
             Frames that each of a port's eight priority queues holds.
         faults : Faults or mapping of Faults
-            For every link alike, or by the (node, port) that a direction of a link leaves.
+            Faults of every link, or by the (node, port) that a direction of a link leaves.
         seed : int
-            Of the faults.
+            Seed of the faults.
         max_frame : int
             Longest frame in bytes, without FCS; at most abi.MAX_FRAME_BYTES.
         pipeline_delay_ps : int or mapping of int
@@ -189,20 +189,20 @@ class VirtualNetwork(Closable, Changing):
             raise FabricError(f"max_replicas={max_replicas} is not in 1..65535")
         self.topology = topology
         self.pacer: Pacer | None = None
-        """An observer that may slow time down; None at first."""
+        """Observer that may slow time down; None at first."""
         self.windows = True
-        """Whether each partition has a heap of events of its own; if not, all events are in one. What happens is the
-        same. Runs that may end between any two events use one: with ``first``, ``max_events``, or a pacer."""
+        """Whether each partition has its own event heap; otherwise all events are in one. The results are the same.
+        Runs that may end between any two events use one heap: with ``first``, ``max_events``, or a pacer."""
         self.threads = 1
-        """How many threads share the partitions of a window. What happens is the same with any number."""
+        """Threads that share the partitions of a window. The results are the same with any number."""
         self.loop_s = 0.0
-        """Processor time of all threads in the event loop so far, without that of runs with a pacer."""
+        """Processor time of all threads in the event loop so far, without that of runs with a pacer, in seconds."""
         self.timed = False
-        """Whether `path_s` is measured, which takes two system calls for each window and thread; none does the work of
-        another one then, which may wait for a processor."""
+        """Whether `path_s` is measured. That takes two system calls for each window and thread, and threads then do not
+        take over partitions of another thread, which may wait for a processor."""
         self.path_s = 0.0
-        """Processor time in the event loop that threads cannot share: of the first thread, with the longest turns of
-        each window in place of its own, and without its waiting for others."""
+        """Processor time of the event loop's critical path, in seconds: that of the first thread outside windows, and
+        the longest turns of any thread in each window."""
         self._devices = dict(devices)
         self._endpoints = endpoints
         self._seed = seed
@@ -216,7 +216,7 @@ class VirtualNetwork(Closable, Changing):
         )
         partitions, lookahead_ps = partition(topology, self._wiring)
         self._shadows = Shadows(devices)
-        shorter = MAX_FRAME_BYTES - max_frame  # than the frames that devices reckon with
+        shorter = MAX_FRAME_BYTES - max_frame  # by how much frames are shorter than the maximum that devices assume
         detours = [device.detours for device in devices.values() if device.detours is not None]
         self._memory = Memory(
             max_frame=max_frame,
@@ -236,7 +236,7 @@ class VirtualNetwork(Closable, Changing):
         self._connect()
 
     def _connect(self) -> None:
-        """Tell the loop where everything is."""
+        """Pass the addresses of all arrays to the loop."""
         self._placed = self._place_endpoints(None)
         self._queues = np.zeros(PRIORITIES * max(len(self._wiring.links), 1), dtype=QUEUE)
         self._hosts = np.zeros(max(len(self.topology.hosts), 1), dtype=CELL)
@@ -258,7 +258,7 @@ class VirtualNetwork(Closable, Changing):
 
     @property
     def partitions(self) -> int:
-        """How many there are: a switch with its hosts is one (:func:`partition`)."""
+        """Number of partitions; a switch with its hosts is one (:func:`partition`)."""
         return int(self._memory.world[0]["part_count"])
 
     # --- time
@@ -272,18 +272,18 @@ class VirtualNetwork(Closable, Changing):
         max_events: int | None = None,
         progress: Watcher | None = None,
     ) -> StopReason:
-        """Let time pass.
+        """Advance virtual time.
 
         Parameters
         ----------
         until_ps : int
             Stop at this time; events at this very time still happen.
         watch : sequence of int
-            Stop as soon as none of these endpoints works (status 1) or is still to be started.
+            Stop as soon as none of these endpoints works (status 1) or waits for its start.
         first : bool
             Stop as soon as the first of the watched endpoints is done.
         max_events : int
-            Stop after about so many events.
+            Stop after about this many events.
         progress : callable
             Called about ten times a second with the virtual time.
 
@@ -327,7 +327,7 @@ class VirtualNetwork(Closable, Changing):
                 progress(self.now)
 
     def _run_together(self, most_events: int) -> int:
-        """Run the loop in as many threads as were asked for; why it returned."""
+        """Run the loop in the requested number of threads; return the reason why it stopped."""
         world, spent = self._memory.world, [0.0] * int(self._memory.world[0]["threads"])
 
         def take_part(thread: int) -> int:
@@ -373,14 +373,14 @@ class VirtualNetwork(Closable, Changing):
                 f"max_replicas={self._memory.world[0]['max_replicas']} copies: raise max_replicas"
             )
 
-    # --- what happens from outside
+    # --- external events
 
     def start(self, endpoint: int, at_ps: int | None = None) -> None:
-        """Ask an endpoint for frames from a time on (default: now); again after it was given more to do."""
+        """Ask an endpoint for frames from a time on (default: now); call again after it was given more to do."""
         self.start_all([endpoint], at_ps)
 
     def start_all(self, endpoints: Sequence[int], at_ps: int | None = None) -> None:
-        """The same for several, one after the other in this order."""
+        """Start several endpoints at a time (default: now), in this order."""
         time_ps = self._time(at_ps)
         rows = np.array(endpoints, np.int64)
         if len(rows):
@@ -392,11 +392,11 @@ class VirtualNetwork(Closable, Changing):
             done += start_all(self._memory.world, time_ps, rows.ctypes.data + 8 * done, len(rows) - done)
 
     def pause(self, endpoint: int, at_ps: int | None = None) -> None:
-        """Ask an endpoint for nothing from a time on (default: now); what comes in is taken in, timers stand still."""
+        """Stop asking an endpoint for frames from a time on (default: now). It still receives; timers stand still."""
         self._at_endpoint(endpoint, at_ps, PAUSE)
 
     def resume(self, endpoint: int, at_ps: int | None = None) -> None:
-        """An endpoint goes on, its timers where they stood."""
+        """Resume an endpoint at a time (default: now), with its timers where they stood."""
         self._at_endpoint(endpoint, at_ps, RESUME)
 
     def _at_endpoint(self, endpoint: int, at_ps: int | None, kind: int) -> None:
@@ -406,7 +406,7 @@ class VirtualNetwork(Closable, Changing):
         add_event(self._memory.world, time_ps, endpoint * EVENT_KINDS + kind)
 
     def inject(self, node: str, port: int, frame: bytes, at_ps: int | None = None) -> None:
-        """Have a frame enter a node by a port, as if its link had brought it there at that time."""
+        """Have a frame enter a node by a port, as if it had arrived on the port's link at that time."""
         if not 0 <= port <= MAX_PORT:
             raise FabricError(f"port {port} of {node!r} is not in 0..{MAX_PORT}")
         came_ps = self._time(at_ps)
@@ -416,7 +416,7 @@ class VirtualNetwork(Closable, Changing):
         add_event(self._memory.world, came_ps + int(self._node(node)["delay_ps"]), place * EVENT_KINDS + ENTRY)
 
     def send(self, host: str, frame: bytes, at_ps: int | None = None) -> None:
-        """Have a host send a frame over its link, before those of its endpoints."""
+        """Have a host send a frame over its link, before frames of its endpoints."""
         if self._node(host)["is_switch"]:
             raise FabricError(f"{host!r} is a switch; only hosts send: use inject")
         time_ps = self._time(at_ps)
@@ -425,7 +425,7 @@ class VirtualNetwork(Closable, Changing):
         add_event(self._memory.world, time_ps, place * EVENT_KINDS + SEND)
 
     def _place_frame(self, frame: bytes) -> int:
-        """Put a frame of Python's into a cell."""
+        """Copy a frame from Python into a cell; return its index."""
         world = self._memory.world[0]
         if not MIN_FRAME <= len(frame) <= world["max_frame"]:
             raise FabricError(f"a frame of {len(frame)} bytes is not in {MIN_FRAME}..max_frame={world['max_frame']}")
@@ -436,7 +436,7 @@ class VirtualNetwork(Closable, Changing):
             raise FabricError(f"there is no endpoint {index}: the network has {len(self._endpoints.hosts)}")
 
     def replace_endpoints(self, endpoints: HostEndpoints) -> None:
-        """Take a longer list of endpoints, whose first ones are those from before, at the same hosts."""
+        """Extend the list of endpoints; its first ones must be the present ones, at the same hosts."""
         known = len(self._endpoints.hosts)
         if tuple(endpoints.hosts[:known]) != tuple(self._endpoints.hosts):
             raise FabricError(f"endpoints: the first {known} must be those that the network has")
@@ -447,7 +447,7 @@ class VirtualNetwork(Closable, Changing):
         self._keep_endpoints()
 
     def reorder_endpoints(self) -> None:
-        """Endpoints have other classes than before (``priority`` in their records): hosts ask them in the new order."""
+        """Apply changed classes (``priority`` in the endpoints' records): hosts ask the endpoints in the new order."""
         self.replace_endpoints(self._endpoints)
 
     def _place_endpoints(self, before: EndpointTable | None) -> EndpointTable:
@@ -457,7 +457,7 @@ class VirtualNetwork(Closable, Changing):
 
     @property
     def _timers(self) -> NDArray[Any]:
-        """The loop's records of the endpoints."""
+        """Records of the endpoints that the loop uses."""
         return self._placed.endpoints
 
     def _keep_endpoints(self) -> None:

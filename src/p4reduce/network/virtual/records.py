@@ -1,8 +1,7 @@
-"""The simulator's memory: one NumPy record type for each kind of thing in it.
+"""Memory of the simulator: one NumPy record type for each kind of object.
 
-Compiled code reaches a record by the address of its array and an index (`p4switch/native/memory.py`). Records
-therefore hold numbers only and refer to each other by index; -1 is "none". Times are virtual picoseconds, lengths are
-bytes.
+Compiled code reaches a record by the address of its array and an index (`p4switch/native/memory.py`). Records therefore
+hold numbers only and refer to each other by index; -1 is "none". Times are virtual picoseconds, lengths are bytes.
 """
 
 from collections.abc import Sequence
@@ -20,17 +19,17 @@ from p4switch.native.memory import intrinsic, ir, types
 
 
 class FabricError(BadInput, ValueError):
-    """A network that cannot be built or cannot go on; the text names the setting and the fix."""
+    """Raised for a network that cannot be built or cannot continue; the text names the setting and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
     """Probabilities for each frame on a link, each in [0, 1].
 
-    A frame that is duplicated reaches the other end twice, one right behind the other; loss, corruption and
-    reordering then strike each of the two by itself. A lost frame vanishes; a corrupted one reaches the other end
-    with a wrong frame check sequence and is dropped there. A reordered frame is late by 1 to ``reorder_delay_ps``
-    picoseconds, evenly distributed, so that frames behind it may overtake.
+    A duplicated frame reaches the other end twice, one copy right behind the other; loss, corruption and reordering
+    then apply to each copy separately. A lost frame vanishes; a corrupted one reaches the other end with a wrong frame
+    check sequence and is dropped there. A reordered frame is late by 1 to ``reorder_delay_ps`` picoseconds, evenly
+    distributed, so that frames behind it may overtake.
     """
 
     loss: float = 0.0
@@ -49,27 +48,27 @@ class Faults:
 
     @property
     def any(self) -> bool:
-        """Whether anything can go wrong at all."""
+        """Whether any fault has a probability above 0."""
         return max(self.loss, self.duplicate, self.reorder, self.corrupt) > 0
 
 
 PRIORITIES: Final = 8
-"""strict-priority queues of an output port; the higher number leaves first"""
+"""Strict-priority queues of an output port; the higher number leaves first."""
 NEVER: Final = 1 << 62
-"""a virtual time that never comes (53 days would be 4.6e18 ps)"""
+"""Virtual time that never comes (53 days would be 4.6e18 ps)."""
 NO_LIMIT: Final = NEVER - 1
-"""`until` of a run that has no end"""
+"""Value of `until` for a run without end."""
 MAX_QUEUE_FRAMES: Final = (1 << 31) - 1
-"""capacity of a queue"""
+"""Largest capacity of a queue."""
 NONE: Final = -1
 
 # Kinds of events. An event's `what` is EVENT_KINDS * index + kind, and its partition above that.
 EVENT_BITS: Final = 4
 EVENT_KINDS: Final = 1 << EVENT_BITS
 HOME_BIT: Final = 44
-"""from which bit of an event's `what` on the partition stands in which it happens"""
+"""First bit of an event's `what` that holds the partition in which the event happens."""
 PARTITION: Final = 1 << 40
-"""events that a partition may schedule"""
+"""Most events that a partition may schedule."""
 ARRIVAL: Final = 0
 """index: link. The first frame on its wire reaches the other end."""
 LATE_ARRIVAL: Final = 1
@@ -77,25 +76,25 @@ LATE_ARRIVAL: Final = 1
 LINK_FREE: Final = 2
 """index: link. Its sender may look for the next frame."""
 TIMER: Final = 3
-"""index: endpoint. Its deadline, unless that has moved."""
+"""index: endpoint. Its timer expires, unless its deadline has moved."""
 START: Final = 4
 """index: endpoint. From now on it is asked for frames."""
 ENTRY: Final = 5
-"""index: frame. It enters its node: injected, or through with the switch's fixed delay."""
+"""index: frame. It enters its node: injected, or after the switch's fixed delay."""
 SEND: Final = 6
 """index: frame. Its host sends it."""
 RETURN: Final = 7
-"""index: frame. It comes back to its switch: resubmitted, recirculated, or the carrier of an egress clone."""
+"""index: frame. It returns to its switch: resubmitted, recirculated, or the carrier of an egress clone."""
 CIRCUIT: Final = 8
 """index: reconfiguration. Mirrors of a cross-connect begin to turn."""
 LIGHT: Final = 9
-"""index: reconfiguration. They have turned, and receivers have locked."""
+"""index: reconfiguration. Its mirrors have turned, and receivers have locked."""
 GATE: Final = 10
-"""index: link. A gate opens for something that waits."""
+"""index: link. A gate opens for a queue that is not empty."""
 PAUSE: Final = 11
-"""index: endpoint. Nothing is asked of it, its timers stand still."""
+"""index: endpoint. It is no longer asked for frames, and its timers stand still."""
 RESUME: Final = 12
-"""index: endpoint. It goes on."""
+"""index: endpoint. It continues after PAUSE."""
 
 # Why the compiled loop returned.
 REACHED_TIME: Final = 0
@@ -105,13 +104,13 @@ ENOUGH_EVENTS: Final = 3
 NEED_SPACE: Final = 4
 
 CONTROLLER_TAP: Final = -1
-"""minus the node's index: the tap of packets for the controller; minus the number of nodes times a learn list's id:
-of its digests"""
+"""Tap number of packets for the controller, minus the node's index. The tap of digests is further reduced by the number
+of nodes times the learn list's id."""
 
-# Constants that are handed to compiled functions are NumPy integers: Numba would compile a function once more for
-# every Python integer that it is called with.
+# Constants passed to compiled functions are NumPy integers: Numba would compile a function again for every Python
+# integer that it is called with.
 
-# What can happen to a first transmission on a link; columns of `Incidents`.
+# Incidents of first transmissions on a link; columns of `Incidents`.
 DUPLICATED: Final = np.int64(0)
 LOST: Final = np.int64(1)
 CORRUPTED: Final = np.int64(2)
@@ -119,7 +118,7 @@ QUEUE_DROPPED: Final = np.int64(3)
 INCIDENT_KINDS: Final = 4
 
 ACTIVE: Final = 1
-"""`status` of an endpoint that works"""
+"""`status` of a working endpoint."""
 
 # Purposes of a link's random draws: eight for each of the (up to two) copies of a frame.
 DRAW_DUPLICATE: Final = np.int64(0)
@@ -143,7 +142,7 @@ CACHE_LINE: Final = 64
 
 
 def aligned_bytes(count: int) -> NDArray[np.uint8]:
-    """Uninitialized bytes, beginning at a cache line. Pages that are never touched cost nothing."""
+    """Return uninitialized bytes, beginning at a cache line. Untouched pages cost nothing."""
     memory = np.empty(count + CACHE_LINE, dtype=np.uint8)
     first = -memory.ctypes.data % CACHE_LINE
     return memory[first : first + count]
@@ -152,31 +151,31 @@ def aligned_bytes(count: int) -> NDArray[np.uint8]:
 EVENT: Final = _integers(
     "time",
     "since",  # when it was scheduled
-    "seq",  # in the partition that scheduled it: PARTITION * its index and a number that counts up
+    "seq",  # sequence number in the partition that scheduled it: PARTITION * its index + a count
     "what",
 )
-"""Events happen in the order of (time, since, seq), which does not depend on how many heaps they are in."""
+"""Events happen in the order of (time, since, seq), which does not depend on the number of heaps."""
 
 PART: Final = _integers("heap", "heap_size", "heap_capacity", "unfinished", "seq", "_", "__", "___")
-"""A partition's events, how many of its watched endpoints still work, and its latest sequence number. The size in use
-is in a world instead. As long as a cache line: threads share none of them."""
+"""A partition's event heap, the number of its watched endpoints that still work, and its latest sequence number. While
+a heap is in use, its size is in a world instead. A record fills a cache line: threads share none of them."""
 
 FRAME: Final = _mixed(
     next=np.int32,  # in the list of free cells, on a wire, or in a host's list of frames to send
     length=np.int32,
     time=np.int64,  # when it reaches the end of its link
-    since=np.int64,  # of that event
-    seq=np.int64,  # of that event; of one that comes back: how often it has, or the PHV that it carries
-    node=np.int64,  # of one on its way to a cross-connect: how long it occupies the link
-    link=np.int32,  # of one that comes back: instance type + 8 * field list, or 8 * priority of an egress clone
-    port=np.int32,  # or clone session; of one on its way to a cross-connect: the node that it is meant for
+    since=np.int64,  # when that event was scheduled
+    seq=np.int64,  # sequence number of that event; if it returns: number of returns, or an egress clone's PHV
+    node=np.int64,  # present node; on the way to a cross-connect: how long it occupies the link
+    link=np.int32,  # link; if it returns: instance type + 8 * field list, or + 8 * priority for an egress clone
+    port=np.int32,  # port, or clone session; on the way to a cross-connect: the node that it is meant for
     damaged=np.int64,  # its frame check sequence is wrong
 )
 
 PHV: Final = _mixed(
     next=np.int32,
     references=np.int32,
-    rounds=np.int64,  # how often its packet came back; of programs with detours only
+    rounds=np.int64,  # how often its packet has returned to ingress; only in programs with detours
 )
 
 COPY: Final = np.dtype(
@@ -188,7 +187,7 @@ COPY: Final = np.dtype(
 )
 
 FREE: Final = _mixed(next=np.int32)
-"""What a free frame, PHV or copy begins with."""
+"""Common first field of a free frame, PHV or copy."""
 
 QUEUE: Final = _integers("head", "tail", "depth")
 
@@ -232,9 +231,9 @@ LINK: Final = np.dtype(
                 "waking",  # a LINK_FREE event is on its way
                 "wire_head",
                 "wire_tail",
-                "sent_head",  # frames to another partition, until the window's end
+                "sent_head",  # frames held until the window's end because they go to another partition
                 "sent_tail",
-                "sent_next",  # the next link that has some
+                "sent_next",  # next link with such frames
                 "backlog",  # bit p: queue p is not empty
                 "depth",
                 "capacity",
@@ -242,9 +241,9 @@ LINK: Final = np.dtype(
                 "tap_target",
                 "faulty",
                 "extra_delay_ps",
-                "optical",  # it ends at a cross-connect
-                "towards",  # of an optical one: the node to which its circuit leads
-                "gates",  # 1 + its list of gates, 0: all are open
+                "optical",  # whether it ends at a cross-connect
+                "towards",  # if optical: the node to which its circuit leads
+                "gates",  # 1 + index of its gate list; 0: always open
                 "gate_at",  # when a GATE event is due, 0: never
             )
         ),
@@ -276,8 +275,8 @@ NODE: Final = _integers(
     "is_switch",
     "part",  # its partition
     "crossconnect",
-    "first_port",  # of its ports in `ports`
-    "ports",  # number of ports and one: ports count from 1
+    "first_port",  # index of its first port in `ports`
+    "ports",  # number of ports plus 1: ports count from 1
     "delay_ps",
     "state",  # addresses
     "ingress",
@@ -285,14 +284,14 @@ NODE: Final = _integers(
     "peek_state",
     "groups",
     "replicas",
-    "detours",  # whether its program leaves the straight path (`p4switch/abi.py`)
-    "sessions",  # addresses of clone sessions, and of their replicas as those of groups
+    "detours",  # whether its program uses detours (`p4switch/abi.py`)
+    "sessions",  # addresses of clone sessions and of their replicas, in the format of multicast groups
     "session_groups",
     "session_replicas",
-    "link",  # of a host
-    "first_endpoint",  # of its endpoints in `endpoint_lists`, those of the highest class first
+    "link",  # link of a host
+    "first_endpoint",  # index of its first endpoint in `endpoint_lists`; the highest class comes first
     "endpoints",
-    "first_rota",  # of the classes of its endpoints in `rotas`, the highest first
+    "first_rota",  # index of its first class in `rotas`; the highest comes first
     "classes",
     "send_head",
     "send_tail",
@@ -303,35 +302,35 @@ ENDPOINT: Final = _integers("host", "part", "started", "starting", "timer_at", "
 
 MIRROR: Final = _integers(
     "circuit",  # the link from the cross-connect to the circuit's other end, or NONE
-    "following",  # the same once it has turned
+    "following",  # value of `circuit` after the present turn
     "dark",
-    "lit_at",  # since when, or until when it is dark
-    "extra_ps",  # what the circuit is longer than both its fibres
+    "lit_at",  # time since when it is lit, or until when it is dark
+    "extra_ps",  # delay of the circuit beyond that of both its fibres
     "following_extra_ps",
 )
-"""Where a link of a switch ends at a cross-connect; by that link's index."""
+"""Mirrors at which switches' links to cross-connects end; by the link's index."""
 TURN: Final = _integers("uplink", "circuit", "rate_bps", "towards", "extra_ps")
-"""What a reconfiguration makes of one port."""
+"""New state of one port in a reconfiguration."""
 RECONFIGURATION: Final = _integers("first", "count", "dark_ps")
 
 GATE_LIST: Final = _integers("base_ps", "cycle_ps", "first", "count", "longest")
-"""Entries ``first`` to ``first + count - 1``, again from ``base_ps`` plus any multiple of the cycle; longest: bytes."""
+"""Gates ``first`` to ``first + count - 1``, repeated every cycle in phase with ``base_ps``; longest: bytes."""
 GATES: Final = _integers("until_ps", "queues")
-"""Which queues (bits) are open until a time of the cycle."""
+"""Queues (bits) that are open until a time of the cycle."""
 
 ROTA: Final = _integers("first", "count", "next", "priority")
-"""The endpoints of one class at a host: where they are in `endpoint_lists`, and whose turn it is."""
+"""Endpoints of one class at a host: their place in `endpoint_lists`, and which of them is next."""
 
 INCIDENT: Final = _integers("link", "node", "job", "kind", "length")
 
 TAP_HEADER: Final = _integers("tap", "time", "length", "opened")
-"""Before every recorded frame; its bytes follow, padded to 8. Taps below 0 are packets for the controller. opened: as
-the world says then: what is of one tap and one number, one thread wrote down in its order."""
+"""Header of every recorded frame; its bytes follow, padded to 8. Taps below 0 are packets for the controller. opened:
+the world's count of windows at that time. All records with the same tap and count come from one thread, in order."""
 
 CELL: Final = _integers("value")
 
 SESSION: Final = np.dtype([("exists", np.int32), ("group", np.int32), ("port", np.int32)])
-"""A row of a device's clone sessions; group 0 and port -1: none."""
+"""A row of a device's clone sessions; group 0 and port -1 mean none."""
 
 PAIR: Final = np.dtype([("first", np.int32), ("second", np.int32)])
 """A row of a device's multicast arrays: (start, count) of a group, (port, rid) of a replica."""
@@ -351,25 +350,25 @@ IO: Final = np.dtype(
     },
     align=True,
 )
-"""The ``io`` array of `p4switch/abi.py`, its cells by name."""
+"""The ``io`` array of `p4switch/abi.py`, with its cells by name."""
 
 OWN: Final = (
-    "thread",  # which it is
-    "opened",  # windows that helpers may share, so far
-    "turns_ns",  # processor time of its turns in the window that was open, where that is measured
+    "thread",  # index of the thread
+    "opened",  # windows opened for helpers so far
+    "turns_ns",  # processor time of its turns in the last open window, if measured
     "now",
-    "latest",  # of all times at which events have happened
-    "scope",  # partition of the event that happens
+    "latest",  # latest time of any event
+    "scope",  # partition of the present event
     "events",
-    "unfinished",  # watched endpoints that still work; of helpers: to be added, as events are
+    "unfinished",  # watched endpoints that still work; in helpers a difference to be added, like `events`
     "heap",  # of the partition in use
     "heap_size",
     "heap_capacity",
-    "part",  # which that is, or NONE
+    "part",  # partition of that heap, or NONE
     "short",  # partition of the event for which there was no space, or NONE
-    "sent_link",  # the first link with frames to other partitions, or NONE
-    "sent_late",  # the first such frame that is late, or NONE
-    "free_frame",  # what lists of free cells begin with and hold
+    "sent_link",  # first link with frames to other partitions, or NONE
+    "sent_late",  # first such frame that is reordered, or NONE
+    "free_frame",  # heads and lengths of the lists of free cells
     "free_frames",
     "free_phv",
     "free_phvs",
@@ -381,16 +380,16 @@ OWN: Final = (
     "incidents",
     "incident_count",
 )
-"""Fields of a world that each thread has for itself."""
+"""Fields of a world that are private to each thread."""
 
 WORLD: Final = _integers(
     *OWN,
-    "worlds",  # address: one for each thread
-    "threads",  # that share windows
-    "made",  # that have been used: worlds that may have something
-    "signals",  # of threads to each other (`loop.py`)
+    "worlds",  # address: one world for each thread
+    "threads",  # number of threads that share windows
+    "made",  # number of worlds used so far
+    "signals",  # cells by which threads signal each other (`loop.py`)
     "timed",  # whether turns are measured
-    "spared_ns",  # what the first thread's turns, and its waiting, took beyond the longest turns of each window
+    "spared_ns",  # time of the first thread in windows, waits included, beyond the longest turns of each
     "until",
     "watching",
     "max_replicas",
@@ -400,24 +399,24 @@ WORLD: Final = _integers(
     "events_wanted",
     "incidents_wanted",
     # Addresses of arrays.
-    "parts",  # then one for what concerns all of them
-    "firsts",  # the first time in each of their heaps
+    "parts",  # one for each partition, and one for events that concern all of them
+    "firsts",  # first event time in each of these heaps
     "part_count",
     "heaps",  # 1: all events are in that of partition 0, else one for each partition
     "lookahead",  # the shortest delay between two partitions
-    "stage",  # of the window that is open (`loop.py`)
+    "stage",  # stage of the open window (`loop.py`)
     "window_end",
-    "sentinel",  # partitions before it have no watched endpoint that works
-    "stop_time",  # the event with which the last watched endpoint was done
+    "sentinel",  # partitions before this one have no watched endpoint that still works
+    "stop_time",  # event with which the last watched endpoint was done
     "stop_since",
     "stop_seq",
-    "homeless",  # events that found their heap full, or whose heaps are made anew
+    "homeless",  # events whose heap was full, or whose heaps are being rebuilt
     "homeless_count",
     "frames",
     "frame_bytes",
     "frame_cell",
     "max_frame",
-    "kept_offset",  # in a frame's cell: the fields that a packet keeps when it comes back
+    "kept_offset",  # in a frame's cell: fields that a packet keeps when it returns to ingress
     "kept_bytes",
     "phvs",
     "phv_bytes",
@@ -442,7 +441,7 @@ WORLD: Final = _integers(
     "gate_lists",
     "gates",
     "rotas",
-    # Of the endpoints' own records and functions.
+    # Records and functions of the endpoints.
     "endpoint_records",
     "receive",
     "transmit",
@@ -453,16 +452,16 @@ WORLD: Final = _integers(
 )
 
 
-# Records and functions by address, for compiled code.
-# A record that is reached this way is a bare pointer: it costs no reference counting, can be passed to any function,
-# and its array can be replaced by a larger one between two runs of the loop. Nothing is bounds-checked.
+# Records and functions by address, for compiled code. A record that is reached this way is a bare pointer: it costs no
+# reference counting, can be passed to any function, and its array can be replaced by a larger one between two runs of
+# the loop. Nothing is bounds-checked.
 
 
 _numba: Any = LateModule("numba")
 
 
 def record_at(dtype: "np.dtype[Any]") -> Any:
-    """A compiled function (base address, index) that gives the record of that type there."""
+    """Return a compiled function (base address, index) that gives the record of this type at that place."""
 
     @intrinsic
     def at(typingctx: Any, base: Any, index: Any) -> Any:
@@ -504,7 +503,7 @@ world_at = record_at(WORLD)
 
 @intrinsic
 def byte_at(typingctx: Any, base: Any, index: Any) -> Any:
-    """The index-th byte, as int64."""
+    """Return the index-th byte, as int64."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = builder.inttoptr(builder.add(args[0], args[1]), ir.IntType(8).as_pointer())
@@ -521,7 +520,7 @@ def _call(builder: Any, args: Any) -> Any:
 
 @intrinsic
 def call4(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """Calls the C function at ``address``; integers and pointers travel alike in the C conventions of 64 bit."""
+    """Call the C function at ``address``; 64-bit C conventions pass integers and pointers alike."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return _call(builder, args)
@@ -531,7 +530,7 @@ def call4(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
 
 @intrinsic
 def call5(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
-    """The same, with five arguments."""
+    """Call the C function at ``address`` with five arguments; as :func:`call4`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return _call(builder, args)
@@ -541,7 +540,7 @@ def call5(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any) 
 
 @intrinsic
 def prefetch(typingctx: Any, address: Any) -> Any:
-    """Asks for the cache line at an address, which is going to be read soon."""
+    """Prefetch the cache line at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = ir.IntType(8).as_pointer()
@@ -559,19 +558,19 @@ def prefetch(typingctx: Any, address: Any) -> Any:
     return types.void(types.int64), generate
 
 
-# What a network calls of the endpoints at its hosts.
+# Functions of the endpoints that a network calls.
 
 
 class EndpointCalls(NamedTuple):
     """Addresses of C functions on int64; ``eps`` is the address of the endpoints' records, ``i`` an index.
 
-    All are called with five arguments, of which a function of C may take fewer; those not named are 0:
+    All are called with five arguments, of which a C function may declare fewer; those not named are 0:
     ``receive(eps, i, frame, length, now_ps)`` -> 1 if the frame was for endpoint i, else 0;
     ``transmit(eps, i, now_ps, out, capacity)`` -> length of the next frame, written to ``out``, or 0;
-    ``deadline(eps, i)`` -> when ``expire`` is to be called, 2^62: never (one that is past: in a microsecond);
+    ``deadline(eps, i)`` -> when to call ``expire``, 2^62: never (a past deadline: in a microsecond);
     ``expire(eps, i, now_ps)`` -> 0;
     ``status(eps, i)`` -> 1 while the endpoint works;
-    ``resume(eps, i, paused_ps)`` -> 0: for so long nothing was asked of it (address 0: it need not know).
+    ``resume(eps, i, paused_ps)`` -> 0: the endpoint was paused for this long (address 0: not needed).
     """
 
     receive: int
@@ -610,5 +609,5 @@ NO_ENDPOINTS: Final = HostEndpoints(np.zeros(0, dtype=[("status", np.int64)]), (
 
 
 def worker_endpoints() -> EndpointCalls:
-    """The functions of `workers/kernels/endpoint.py`, on records of ENDPOINT_DTYPE."""
+    """Return the functions of `workers/kernels/endpoint.py`, for records of ENDPOINT_DTYPE."""
     return EndpointCalls(*(function.address for function in (receive, transmit, deadline, expire, status, resume)))

@@ -1,11 +1,11 @@
-"""A small switch and a small endpoint behind the real calling conventions, for tests and benchmarks of the fabric.
+"""A small switch and a small endpoint with the real calling conventions, for tests and benchmarks of the fabric.
 
-The switch routes by IPv4 destination (a table with a port, or 1000 + multicast group, for each host). The DSCP is
-the priority. Egress writes the replication id into the last byte of the destination, drops frames whose ECN bits are
-1, and stamps what it was told about the queue into the payload of frames that are long enough.
+The switch routes by IPv4 destination (a table with a port, or 1000 + multicast group, for each host). The DSCP is the
+priority. Egress writes the replication id into the last byte of the destination, drops frames whose ECN bits are 1, and
+stamps its queue metadata into the payload of frames that are long enough.
 
-The endpoint sends a number of INC frames of one length to one host, as fast as the link takes them or at an
-interval, and counts what comes in.
+The endpoint sends a number of INC frames of one length to one host, as fast as the link takes them or at an interval,
+and counts the frames that it receives.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ from p4switch.native.memory import carray, copy_bytes, pointer
 
 NEVER: Final = 1 << 62
 TO_GROUP: Final = 1000
-"""a route to multicast group g is this number and g"""
+"""Offset of multicast groups: the route to group g is TO_GROUP + g."""
 STAMPS: Final = (
     "enq_time_us",
     "enq_qdepth",
@@ -51,7 +51,7 @@ STAMPS: Final = (
     "ingress_port",
 )
 STAMPED_AT: Final = 64
-"""where in a frame egress writes STAMPS, each an int64 in this machine's order"""
+"""Offset in a frame at which egress writes STAMPS, each an int64 in this machine's byte order."""
 _STAMPED_LENGTH: Final = STAMPED_AT + 8 * len(STAMPS)
 _PHV_HEADER: Final = 64
 _ECN_EGRESS_DROP: Final = 1
@@ -67,7 +67,7 @@ def _ingress(state: Any, frame: Any, length: int, io_address: Any, phv: Any) -> 
     if 0 <= host < cell_at(state, 0).value:
         route = cell_at(state, 1 + host).value
     io.out_mcast_grp = route - TO_GROUP if route >= TO_GROUP else 0
-    io.out_egress_spec = abi.DROP_PORT if route >= TO_GROUP else route  # which a multicast group overrules
+    io.out_egress_spec = abi.DROP_PORT if route >= TO_GROUP else route  # a multicast group takes precedence
     io.out_priority = byte_at(frame, 15) >> 2
     cell_at(phv, 0).value = length
     cell_at(phv, 1).value = io.in_time_us
@@ -112,7 +112,7 @@ class Groups:
 
 
 class SyntheticSwitch:
-    """The switch; ``routes`` gives for host index i a port, or TO_GROUP and a group; others are dropped."""
+    """A synthetic switch; ``routes`` gives a port, or TO_GROUP + group, for host index i; other frames are dropped."""
 
     phv_bytes: Final = _PHV_HEADER + abi.MAX_FRAME_BYTES
     out_bytes: Final = abi.MAX_FRAME_BYTES
@@ -133,7 +133,7 @@ class SyntheticSwitch:
 
 
 def route_all(topology: Topology) -> dict[str, SyntheticSwitch]:
-    """A switch for each of a topology's, with routes along shortest paths; equal ones take turns by host index."""
+    """Make a switch for each of a topology's, with shortest-path routes; equal paths alternate by host index."""
     routes: dict[str, dict[int, int]] = {node.name: {} for node in topology.switches}
     for host in topology.hosts:
         distance = {host.name: 0}
@@ -157,7 +157,7 @@ def route_all(topology: Topology) -> dict[str, SyntheticSwitch]:
 
 
 def frame(target_ip: int, length: int = 62, *, tos: int = 0, resend: bool = False, number: int = 0) -> bytes:
-    """An INC frame without lanes' meaning: IPv4, UDP to its port, zeros; ``number`` stands where seq does."""
+    """Make an INC frame without meaningful lanes: IPv4, UDP to its port, zeros; ``number`` is in the place of seq."""
     made = bytearray(length)
     made[ETHER_TYPE : IP + 2] = 0x08, 0x00, 0x45, tos
     made[IP_PROTOCOL] = IP_PROTOCOL_UDP
@@ -169,7 +169,7 @@ def frame(target_ip: int, length: int = 62, *, tos: int = 0, resend: bool = Fals
 
 
 def stamps(data: bytes) -> dict[str, int]:
-    """What egress was told of a frame, by the names in STAMPS."""
+    """Return egress's metadata of a frame, by the names in STAMPS."""
     told = np.frombuffer(data, dtype=np.int64, count=len(STAMPS), offset=STAMPED_AT)
     return dict(zip(STAMPS, told.tolist(), strict=True))
 
@@ -263,7 +263,7 @@ _CALLS: Final = (_receive, _transmit, _deadline, _expire, _status)
 
 
 def senders(topology: Topology, hosts: Sequence[str]) -> HostEndpoints:
-    """One endpoint for each host named, with its address; the caller sets ``peer``, ``to_send``, ``length``, ..."""
+    """Make an endpoint for each host named, with its address; the caller sets ``peer``, ``to_send``, ``length``, ..."""
     records: NDArray[Any] = np.zeros(len(hosts), dtype=ENDPOINT)
     records["ip"] = [topology.node(name).ip for name in hosts]
     records["status"] = 1

@@ -1,4 +1,4 @@
-"""A run of the study as plain values: the network, its jobs, and how they compute."""
+"""Description of a run of the study as plain values: the network, its jobs, and their computation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from p4reduce.topologies import Topology, load
 
 LANES: Final = 256
 MAX_QUEUES: Final = 6
-"""1 to 6: what the jobs share"""
+"""Classes that the jobs can share: 1 to 6."""
 
 ORDERS: Final = ("none", "switch", "controller", "strangers")
 
@@ -24,7 +24,7 @@ MODELS: Final = ("numbers", "digits")
 
 @dataclass(frozen=True)
 class JobDescription:
-    """A job that trains: every worker computes, then gradients go up and weights come down, round after round.
+    """A training job: every worker computes, then gradients go up and weights come down, round after round.
 
     Attributes
     ----------
@@ -33,27 +33,27 @@ class JobDescription:
     server : str
         Host of the global model.
     elements : int
-        float32 of the model.
+        float32 numbers of the model.
     compute_ps : int
         One worker's computation in a round, without jitter, picoseconds.
     plan : str
-        Name of the planner: 'steiner' and the like, or 'ps'; or of several trees at once, as 'packing'.
+        Name of the planner: 'steiner' and similar, or 'ps'; or of several trees at once, such as 'packing'.
     staleness : int or None
-        Rounds by which a worker may be ahead of the slowest: 0 is synchronous; None: without a bound. With others than
-        0 each worker is a job of its own with the server (`network/jobs/asynchronous.py`), ``plan`` must be 'ps'.
+        Rounds by which a worker may be ahead of the slowest: 0 is synchronous; None: unbounded. Unless it is 0, each
+        worker has its own job with the server (`network/jobs/asynchronous.py`), and ``plan`` must be 'ps'.
     slowdowns : tuple of float
-        By how much each worker computes longer, in rank order; workers beyond its end: 1.
+        Factor of each worker's computing time, in rank order; 1 for workers beyond its end.
     start_ps : int
         When its first computation begins.
     order : str
-        Of the batches of a job with ``staleness``: 'none', 'switch' or 'controller' (`network/jobs/asynchronous.py`);
-        'strangers': none, and time-outs as of jobs that have nothing to do with each other.
+        Order of the batches of a job with ``staleness``: 'none', 'switch' or 'controller'
+        (`network/jobs/asynchronous.py`); 'strangers': none, with the time-outs of unrelated jobs.
     rebase : int
         Of the order that the controller writes.
     model : str
-        'numbers', of ``elements``; or 'digits', which has its own number of elements.
+        'numbers', of ``elements``; or 'digits', which has a fixed number of elements.
     name : str
-        What it draws its computations by, together with the hosts: jobs of one name on the same hosts draw the same.
+        With the hosts, the key of its random computations: jobs of one name on the same hosts draw the same.
     """
 
     workers: tuple[str, ...]
@@ -79,11 +79,11 @@ class JobDescription:
 
     @property
     def asynchronous(self) -> bool:
-        """Whether each worker is a job of its own."""
+        """Whether each worker has a separate job."""
         return self.staleness != 0 or self.order != "none"
 
     def slowdown(self, rank: int) -> float:
-        """Factor by which a worker computes longer."""
+        """Return the factor of a worker's computing time."""
         return self.slowdowns[rank] if rank < len(self.slowdowns) else 1.0
 
 
@@ -98,18 +98,17 @@ class Description:
     jobs : tuple of JobDescription
         In the order of their numbers.
     rounds : int
-        Of each job.
+        Rounds of each job.
     jitter : float
-        Standard deviation of a computation, as a share of it (normal, cut at three of them).
+        Standard deviation of a computation, as a share of it (normal, cut off at three standard deviations).
     queues : int
-        Classes that jobs are put into, 1..6; jobs that are next to each other in the order share one where there are
-        more jobs.
+        Classes that jobs are put into, 1..6; if there are more jobs, neighbours in the order share a class.
     control_latency_ps : int
         From a decision to its effect in switches.
     queue_frames : int
-        Of each queue.
+        Frames of each queue.
     seed : int
-        Of computations and of what policies draw.
+        Seed of computations and of policies' random choices.
     """
 
     topology: str
@@ -131,18 +130,18 @@ class Description:
             raise ValueError(f"queues: {self.queues}, must be 1..{MAX_QUEUES}")
 
     def build(self) -> Topology:
-        """The topology."""
+        """Build the topology."""
         return load(self.topology)
 
     def only(self, number: int) -> "Description":
-        """The description with only one of the jobs, which draws the same computations as among the others."""
+        """Return the description with only one of the jobs, whose random computations do not change."""
         return replace(self, jobs=(self.jobs[number],))
 
     def compute_ps(self, job: JobDescription, rank: int, iteration: int) -> int:
-        """Picoseconds that a worker computes in a round."""
+        """Return the picoseconds that a worker computes in a round."""
         drawn = 0.0
         if self.jitter:
-            # By what the job is, not by its number: alone it draws the same.
+            # The key does not contain the job's number, so the job draws the same when alone.
             who = crc32(f"{job.name}/{job.workers[rank]}".encode())
             key = np.array([self.seed, who << 32 | iteration], np.uint64)  # a list of such numbers becomes float64
             drawn = float(np.clip(np.random.Generator(np.random.Philox(key=key)).standard_normal(), -3, 3))
@@ -150,19 +149,19 @@ class Description:
 
 
 def with_phi(job: JobDescription, communication_ps: int, phi: float) -> JobDescription:
-    """A copy of the job with so much computation that communication is ``phi`` of a round when it is alone."""
+    """Return a copy of the job that computes so long that communication is ``phi`` of a round when it is alone."""
     if not 0 < phi < 1:
         raise ValueError(f"phi: {phi}, must be between 0 and 1")
     return replace(job, compute_ps=round(communication_ps * (1 - phi) / phi))
 
 
-# What steers a run: told when jobs begin and end to communicate, it answers with their classes.
+# Policies of a run: called when jobs begin and end to communicate, they return the jobs' classes.
 #
-# Those that ask a priority policy of the control plane stand elsewhere; here are the ones that need to know nothing.
+# Policies that query a priority policy of the control plane are in `governed.py`; those here need no information.
 
 
 Classes = Mapping[int, int | tuple[int, int]]
-"""Class (0..7, 7 leaves first) of each job, by its number; two: of its gradients, and of the parameters."""
+"""Class (0..7, 7 leaves first) of each job, by its number; a pair: of its gradients, and of the parameters."""
 
 
 @dataclass
@@ -171,56 +170,56 @@ class JobSeen:
 
     number: int
     iteration: int = 0
-    """rounds that its first worker has begun to communicate in"""
+    """Rounds in which its first worker has begun to communicate."""
     started_ps: int | None = None
-    """when the first frame of its present or last communication could leave"""
+    """Time at which the first frame of its present or last communication could leave."""
     ended_ps: int | None = None
-    """when the last worker had the result of the last round that all have"""
+    """Time at which the last worker had the result of the last complete round."""
     bytes_sent: int = 0
-    """by its hosts, in all rounds that have ended"""
+    """Bytes sent by its hosts, in all rounds that have ended."""
 
 
 class RunningPolicy(Protocol):
-    """Classes of jobs while they run. One is made for each run."""
+    """Policy that sets the classes of jobs while they run. Each run has its own instance."""
 
     def begin(self, description: Description) -> Classes:
-        """The classes of all jobs when they are installed."""
+        """Return the classes of all jobs when they are installed."""
 
     def started(self, job: JobSeen, jobs: Sequence[JobSeen], now_ps: int) -> Classes | None:
-        """The first worker of a job has begun to communicate; None: nothing changes."""
+        """Take in that the first worker of a job has begun to communicate; return new classes, or None."""
 
     def ended(self, job: JobSeen, jobs: Sequence[JobSeen], now_ps: int) -> Classes | None:
         """Take in that all workers of a job have the result of a round; return new classes, or None."""
 
     def wait_ps(self, job: JobSeen, now_ps: int) -> int:
-        """Picoseconds that a job is to wait before the computation of its next round (time shifts)."""
+        """Return the picoseconds that a job waits before the computation of its next round (time shifts)."""
 
 
 class Fixed:
-    """A policy with all jobs in one class, for ever; subclasses do otherwise."""
+    """A policy that keeps all jobs in one class; the base of other policies."""
 
     def begin(self, description: Description) -> Classes:
         """Put all jobs in one class."""
         return dict.fromkeys(range(len(description.jobs)), JOB_CLASSES[-1])
 
     def started(self, job: JobSeen, jobs: Sequence[JobSeen], now_ps: int) -> Classes | None:
-        """Nothing changes."""
+        """Change nothing."""
         return None
 
     def ended(self, job: JobSeen, jobs: Sequence[JobSeen], now_ps: int) -> Classes | None:
-        """Nothing changes."""
+        """Change nothing."""
         return None
 
     def wait_ps(self, job: JobSeen, now_ps: int) -> int:
-        """0: no job waits."""
+        """Return 0: no job waits."""
         return 0
 
 
 class Distinct(Fixed):
-    """A class of its own for each job, drawn at random."""
+    """A policy with a separate class for each job, in random order."""
 
     def begin(self, description: Description) -> Classes:
-        """A random order, from the highest class downwards."""
+        """Assign classes in random order, from the highest downwards."""
         count = len(description.jobs)
         drawn = np.random.Generator(np.random.Philox(key=[description.seed, 0xD1])).permutation(count).tolist()
         used = min(description.queues, count)
@@ -230,11 +229,11 @@ class Distinct(Fixed):
 POLICIES = {"fifo": Fixed, "distinct": Distinct}
 
 
-# Classes that change while jobs run: at hosts at once, in switches by P4Runtime writes that take effect later.
+# Changes of classes while jobs run: at hosts at once, in switches by P4Runtime writes that take effect later.
 
 
 class ClassWriter:
-    """Changes the classes of jobs, and counts what that costs.
+    """Writer that changes the classes of jobs, and counts the writes.
 
     Attributes
     ----------
@@ -247,7 +246,7 @@ class ClassWriter:
         self.writes = 0
 
     def change(self, job: Job, pushes: int, pulls: int) -> None:
-        """A job's gradients and parameters get other classes, unless they have them already."""
+        """Change the classes of a job's gradients and parameters, unless it has them already."""
         if (pushes, pulls) == (job.priority, job.result_priority):
             return
         self._clockwork.network.set_class(job, pushes, pulls)

@@ -1,4 +1,4 @@
-"""Runs under a priority policy of the control plane, told by an oracle or by counters, answered as it goes."""
+"""Runs under a priority policy of the control plane, which gets its facts from an oracle or from counters."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,23 +30,23 @@ from p4reduce.play.priorities.run import PrioritiesResult, PrioritiesRun
 from p4reduce.topologies.model import Hop
 from p4switch.base.values import PS_PER_US
 
-# What policies are told of jobs while these run: by an oracle, by the switches' counters, or nothing.
+# Facts about running jobs for policies: from an oracle, from the switches' counters, or none.
 
 
 READ_EVERY_PS: Final = 20 * PS_PER_US
 QUIET_READINGS: Final = 4
-"""without bytes, after which a flow may have ended"""
+"""Readings without bytes after which a flow may have ended."""
 
 
 class Knowledge(Enum):
-    """The source of a policy's facts about jobs."""
+    """Source of a policy's facts about jobs."""
 
     ORACLE = "oracle"
-    """everything, exactly and at once"""
+    """Everything, exactly and at once."""
     PREDICTED = "predicted"
-    """what follows from the switches' counters, one control latency late"""
+    """Facts derived from the switches' counters, one control latency late."""
     NONE = "none"
-    """nothing"""
+    """No facts."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,18 @@ class JobAlone:
     """Times of a job that has the network to itself."""
 
     communication_ps: int
-    """of a round"""
+    """Communication of a round."""
     completion_ps: int
-    """of all rounds of the description"""
+    """All rounds of the description."""
 
 
 def job_name(number: int) -> str:
-    """The name of a job for policies; names sort as numbers do."""
+    """Return the name of a job for policies; names sort as numbers do."""
     return f"job{number:04}"
 
 
 def times_of(trees: Sequence[Job]) -> dict[Hop, float]:
-    """Picoseconds for which a chunk of a job occupies each directed link; several trees have their parts of each."""
+    """Return the ps for which a chunk of a job occupies each directed link; several trees count by their parts."""
     times_ps: Counter[Hop] = Counter()
     for job in trees:
         _, weight, total = job.plan.part
@@ -75,14 +75,14 @@ def times_of(trees: Sequence[Job]) -> dict[Hop, float]:
 
 
 class Oracle:
-    """Knows the description, times alone, and how far every job has come."""
+    """Source of facts that knows the description, times alone, and the progress of every job."""
 
     def __init__(self, description: Description, alone: Sequence[JobAlone], trees: Sequence[Sequence[Job]]) -> None:
         self._description, self._alone = description, alone
         self._links = [frozenset(times_of(own)) for own in trees]
 
     def facts(self, seen: Sequence[JobSeen], sent: Sequence[float], now_ps: int) -> list[JobFacts]:
-        """The facts about all jobs."""
+        """Return the facts about all jobs."""
         return [self._of(job, share, now_ps) for job, share in zip(seen, sent, strict=True)]
 
     def _of(self, seen: JobSeen, share: float, now_ps: int) -> JobFacts:
@@ -111,20 +111,20 @@ class Oracle:
 class CountReading:
     """Counts of a job's switches since it began, of first transmissions only.
 
-    For every contribution that a switch accepts it sends a result the same way back, so the two numbers of frames are
+    A switch sends a result the same way back for every contribution that it accepts, so the two numbers of frames are
     equal unless the job waits for a worker.
     """
 
     bytes: int
     came: int
-    """contributions"""
+    """Contributions."""
     answered: int
-    """results"""
+    """Results."""
 
 
 @dataclass(frozen=True)
 class TimedForecast:
-    """A forecast of one flow of a job, and when it was there to be used."""
+    """A forecast of one flow of a job, and when it became available."""
 
     iteration: int
     forecast: Forecast
@@ -132,7 +132,7 @@ class TimedForecast:
 
 
 class Watcher:
-    """Knows what counters of jobs tell: flows that have ended, and the next ones.
+    """Source of facts from counters of jobs: flows that have ended, and forecasts of the next ones.
 
     ``told`` has every forecast of each job, for reports of their error.
     """
@@ -145,7 +145,7 @@ class Watcher:
         self.told: list[list[TimedForecast]] = [[] for _ in trees]
 
     def learn(self, read_ps: int, readings: Mapping[int, "CountReading"], now_ps: int) -> bool:
-        """Readings of some jobs' counters, by number, have arrived; whether a flow has ended."""
+        """Take in readings of some jobs' counters, by number; return whether a flow has ended."""
         ended = False
         for number, reading in readings.items():
             flow = self._detectors[number].read(read_ps, reading.bytes, waiting=reading.came > reading.answered)
@@ -165,7 +165,7 @@ class Watcher:
         return all(self.told)
 
     def facts(self, now_ps: int) -> list[JobFacts]:
-        """The facts about all jobs; unknown ones are None."""
+        """Return the facts about all jobs; unknown ones are None."""
         return [self._of(number, now_ps) for number in range(len(self._detectors))]
 
     def _of(self, number: int, now_ps: int) -> JobFacts:
@@ -197,7 +197,7 @@ class Accuracy:
     Attributes
     ----------
     rounds : int
-        Of all jobs, but for those before two flows of the job had ended.
+        Rounds of all jobs, without those before two flows of the job had ended.
     errors : tuple of float
         |forecast - first frame|, as shares of the job's period alone.
     leads : tuple of float
@@ -213,12 +213,12 @@ class Accuracy:
 
     @property
     def median_error(self) -> float:
-        """1 where there was no forecast."""
+        """Median of ``errors``; 1 if there was no forecast."""
         return median(self.errors) if self.errors else 1.0
 
     @property
     def median_lead(self) -> float:
-        """0 where there was no forecast."""
+        """Median of ``leads``; 0 if there was no forecast."""
         return median(self.leads) if self.leads else 0.0
 
     @property
@@ -228,7 +228,7 @@ class Accuracy:
 
 
 FIRST_FORECAST: Final = 2
-"""the first round, from 0, that can be forecast: two flows have ended"""
+"""First round, from 0, that can be forecast: two flows have ended."""
 
 
 def accuracy(
@@ -237,7 +237,8 @@ def accuracy(
     """Compare forecasts with the first frames of each job's rounds; ``write_ps``: from a forecast to its class."""
     errors, leads, rounds, in_time = [], [], 0, 0
     for own, actual, period in zip(told, starts, periods, strict=True):
-        last = {note.iteration: note for note in own}  # a flow that went on has two; the last one counts
+        # a flow that continued after a forecast has two; the last one counts
+        last = {note.iteration: note for note in own}
         for iteration, start in enumerate(actual):
             if iteration < FIRST_FORECAST:
                 continue
@@ -252,18 +253,18 @@ def accuracy(
 
 @dataclass(frozen=True)
 class Governing:
-    """The policy of a run, and its source of facts.
+    """Policy of a run, and its source of facts.
 
     Attributes
     ----------
     policy : str
         Name of a priority policy (:mod:`p4reduce.control_plane.priorities`).
     knowledge : Knowledge
-        Who tells it about the jobs.
+        Source of its facts about the jobs.
     rotate_rounds : int
-        An order is rotated by one place every so many rounds of the slowest job; 0: never.
+        The order is rotated by one place after this many rounds of the slowest job; 0: never.
     every_ps : int
-        How often counters are read, and policies asked whose answers change while flows are under way.
+        Interval at which counters are read, and at which policies whose answers change during flows are queried.
     """
 
     policy: str = "fifo"
@@ -280,27 +281,27 @@ class Governing:
 
 @dataclass(frozen=True)
 class Governed:
-    """The result of a run, and the accuracy of forecasts (None if there were none)."""
+    """Result of a run, and the accuracy of forecasts (None if there were none)."""
 
     run: PrioritiesResult
     accuracy: Accuracy | None
     readings: int
-    """of counters"""
+    """Readings of counters."""
     classes: tuple[int, ...]
-    """of each job's gradients at the end"""
+    """Class of each job's gradients at the end."""
 
 
 def run_governed(description: Description, governing: Governing, alone: Sequence[JobAlone]) -> Governed:
-    """Carry all jobs of a description out under a policy.
+    """Run all jobs of a description under a policy.
 
     Parameters
     ----------
     description : Description
         The network and its jobs.
     governing : Governing
-        The policy, and what it is told.
+        The policy, and its source of facts.
     alone : sequence of Alone
-        Each job by itself: what an oracle knows, and what errors are measured in.
+        Times of each job by itself: known to an oracle, and the unit of errors.
 
     Raises
     ------
@@ -318,11 +319,11 @@ def run_governed(description: Description, governing: Governing, alone: Sequence
 
 
 class _Governor(Fixed):
-    """Asks the policy when something has happened, and has its answers carried out."""
+    """Policy that queries the priority policy after events, and applies its answers."""
 
     def __init__(self, description: Description, governing: Governing, alone: Sequence[JobAlone]) -> None:
         self._description, self._governing, self._alone = description, governing, alone
-        self._waits: dict[tuple[int, int], int] = {}  # (job, its rounds so far): time shift
+        self._waits: dict[tuple[int, int], int] = {}  # by (job, rounds so far): time shift
         self._shifted = False
         self._starts: list[list[int]] = [[] for _ in description.jobs]
         self._watcher: Watcher | None = None
@@ -331,11 +332,11 @@ class _Governor(Fixed):
         self.readings = 0
 
     def begin(self, description: Description) -> Classes:
-        """All in the highest class of jobs, until a policy has been asked."""
+        """Put all jobs in the highest class, until the priority policy is queried."""
         return dict.fromkeys(range(len(description.jobs)), JOB_CLASSES[-1])
 
     def attach(self, run: PrioritiesRun, controller: Controller) -> None:
-        """The jobs are installed, and have not begun."""
+        """Connect to a run whose jobs are installed and have not begun."""
         self._run, self._controller = run, controller
         match self._governing.knowledge:
             case Knowledge.ORACLE:
@@ -351,24 +352,24 @@ class _Governor(Fixed):
     # --- events of the jobs
 
     def started(self, job: JobSeen, jobs: Sequence[JobSeen], now_ps: int) -> Classes | None:
-        """For the record only: predictions must not know."""
+        """Record the start; query the policy only for an oracle, because predictions must not know of it."""
         self._starts[job.number].append(now_ps)
         if self._oracle is not None:
             self._ask(jobs, now_ps)
         return None
 
     def ended(self, job: JobSeen, jobs: Sequence[JobSeen], now_ps: int) -> Classes | None:
-        """An oracle knows at once."""
+        """Query the policy for an oracle, which knows at once."""
         if self._oracle is not None:
             self._ask(jobs, now_ps)
         return None
 
     def wait_ps(self, job: JobSeen, now_ps: int) -> int:
-        """The time shift of a job, before one of its rounds."""
+        """Return the time shift of a job before one of its rounds."""
         return self._waits.get((job.number, job.iteration), 0)
 
     def accuracy(self) -> Accuracy | None:
-        """The accuracy of forecasts from counters."""
+        """Return the accuracy of forecasts from counters; None without counters."""
         if self._watcher is None:
             return None
         periods = [
@@ -377,7 +378,7 @@ class _Governor(Fixed):
         ]
         return accuracy(self._watcher.told, self._starts, periods, self._description.control_latency_ps)
 
-    # --- asking
+    # --- queries
 
     def _tick(self) -> None:
         run = self._attached
@@ -423,10 +424,10 @@ class _Governor(Fixed):
     def _over(self, seen: JobSeen) -> bool:
         return seen.iteration == self._description.rounds and (seen.ended_ps or -1) >= (seen.started_ps or 0)
 
-    # --- what jobs have sent
+    # --- progress of jobs
 
     def _sent(self, seen: JobSeen) -> float:
-        """Share of the running round that every worker has the result of; 0 while the job computes."""
+        """Return the share of the running round whose result every worker has; 0 while the job computes."""
         if seen.started_ps is None or (seen.ended_ps is not None and seen.ended_ps >= seen.started_ps):
             return 0.0
         run = self._attached
@@ -441,7 +442,7 @@ class _Governor(Fixed):
         return min(1.0, max(0.0, min(done)))
 
     def _read(self) -> dict[int, CountReading]:
-        """A P4Runtime read of every job's counters."""
+        """Read every job's counters by P4Runtime."""
         self.readings += 1
         entities = [entry for entries in self._cells for entry in entries]
         sums: dict[int, Counter[str]] = {number: Counter() for number in range(len(self._cells))}
@@ -456,10 +457,10 @@ class _Governor(Fixed):
             number: CountReading(own["bytes"], own["job_received"], own["job_sent"]) for number, own in sums.items()
         }
 
-    # --- carrying out
+    # --- applying decisions
 
     def _shift(self, decision: PriorityDecision, seen: Sequence[JobSeen]) -> None:
-        """Once, when it is known of all jobs; from the next round on."""
+        """Set the time shifts, once, when there are facts about all jobs; they apply from the next round on."""
         if self._shifted or not decision.shifts or not (self._watcher is None or self._watcher.complete):
             return
         self._shifted = True
@@ -470,7 +471,7 @@ class _Governor(Fixed):
                 self._waits[job.number, job.iteration + 1 if begun else 0] = wait
 
     def _pace(self, decision: PriorityDecision, seen: Sequence[JobSeen]) -> None:
-        """Pace jobs that send: they share every link by their weights, and each goes at the least of its shares."""
+        """Pace sending jobs: they share every link by their weights, and each sends at the least of its shares."""
         run = self._attached
         active = [seen_job.number for seen_job in seen if self._sending(seen_job)]
         for number in active:
@@ -492,7 +493,7 @@ class _Governor(Fixed):
 
 
 def _classes(decision: PriorityDecision) -> dict[int, tuple[int, int]]:
-    """The classes of each job's gradients and parameters: those of its newest batch."""
+    """Return the classes of each job's gradients and parameters: those of its newest batch."""
     newest = {(flow.job, flow.kind): value for flow, value in decision.classes.items() if flow.lag == 0}
     names = sorted({name for name, _ in newest})
     return {
@@ -502,7 +503,7 @@ def _classes(decision: PriorityDecision) -> dict[int, tuple[int, int]]:
 
 
 def _cells(job: Job) -> list[fy.P4CounterEntry]:
-    """Counter cells of a job: contributions and results, as first sent."""
+    """Return the counter cells of a job: contributions and results, first transmissions only."""
     stats = job.plan.grant.stats
     return [
         fy.P4CounterEntry("job_received", index=stats_cell(stats, "PUSH", resend=False)),

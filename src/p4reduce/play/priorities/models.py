@@ -1,7 +1,7 @@
 """Models of workers: small whole numbers whose sums are known to the last bit, or gradients of the digits.
 
-The weights at the end are those at the beginning less all gradients times the rate, in whatever order contributions
-come: exactly for whole numbers, to rounding for others.
+The final weights are the initial ones less all gradients times the rate, in whatever order contributions arrive:
+exactly for whole numbers, up to rounding for others.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from p4reduce.workers.training.loops import TrainingOptions, TrainingTask, singl
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer whose gradient travels as one tensor."""
+    """One layer whose gradient is sent as one tensor."""
 
     name: str
     parameters: int
@@ -40,7 +40,7 @@ class Layer:
 
 
 def _convolution(name: str, side: int, kernel: int, inputs: int, outputs: int) -> Layer:
-    """``side``: of the output."""
+    """Return a convolutional layer; ``side`` is that of the output."""
     weights = kernel * kernel * inputs * outputs
     return Layer(name, weights + 2 * outputs, weights * side * side)
 
@@ -50,7 +50,7 @@ def _dense(name: str, inputs: int, outputs: int, times: int = 1) -> Layer:
 
 
 def vgg16() -> tuple[Layer, ...]:
-    """138 M parameters, most of them in the first dense layer."""
+    """Return the layers: 138 M parameters, most of them in the first dense layer."""
     layers, inputs = [], 3
     for stage, (side, outputs, count) in enumerate(
         ((224, 64, 2), (112, 128, 2), (56, 256, 3), (28, 512, 3), (14, 512, 3)), start=1
@@ -63,7 +63,7 @@ def vgg16() -> tuple[Layer, ...]:
 
 
 def resnet50() -> tuple[Layer, ...]:
-    """25.6 M parameters, growing towards the end."""
+    """Return the layers: 25.6 M parameters, growing towards the end."""
     layers = [_convolution("conv1", 112, 7, 3, 64)]
     inputs = 64
     for stage, (side, width, blocks) in enumerate(((56, 64, 3), (28, 128, 4), (14, 256, 6), (7, 512, 3)), start=2):
@@ -79,7 +79,7 @@ def resnet50() -> tuple[Layer, ...]:
 
 
 def transformer() -> tuple[Layer, ...]:
-    """124 M parameters; a third of them are the embedding, which the forward pass needs first."""
+    """Return the layers: 124 M parameters, a third of them in the embedding, which the forward pass needs first."""
     width, tokens, blocks = 768, 1024, 12
     layers = [Layer("embedding", 50_257 * width + tokens * width, tokens * width)]
     for block in range(1, blocks + 1):
@@ -94,7 +94,7 @@ SHAPES: Final = {"vgg16": vgg16, "resnet50": resnet50, "transformer": transforme
 FloatArray = NDArray[np.float32]
 _LARGEST: Final = 8
 TOLERANCE: Final = 2e-6
-"""of a weight, relative to the largest: rounding of float32 in some hundreds of steps"""
+"""Tolerance of a weight, relative to the largest: rounding of float32 in some hundreds of steps."""
 
 
 @dataclass(frozen=True)
@@ -103,34 +103,34 @@ class Score:
 
     at_ps: int
     rounds: float
-    """gradients that were applied by then, over the workers"""
+    """Gradients applied by then, divided by the number of workers."""
     accuracy: float
-    """share of test images that are recognized"""
+    """Share of test images that are recognized."""
 
 
 class GradientModel(Protocol):
-    """The gradients of one job, and what is right about its weights."""
+    """Gradients of one job, and the check of its weights."""
 
     elements: int
     learning_rate: float
-    """of a round of all workers"""
+    """Learning rate of a round of all workers."""
     scores: list[Score]
 
     @property
     def numbers(self) -> BlockFloat | FixedScale:
-        """Number format of its lanes where switches add up."""
+        """Number format of its lanes if switches add them up."""
 
     def initial(self) -> FloatArray:
-        """Weights to begin with, a copy."""
+        """Return a copy of the initial weights."""
 
     def gradient(self, rank: int, iteration: int, weights: FloatArray) -> FloatArray:
-        """The gradient of a worker's round; it is kept until the worker's next one."""
+        """Return the gradient of a worker's round; it is valid until the worker's next one."""
 
     def applied(self, done_ps: int, weights: FloatArray) -> None:
         """Note that a worker has the answer to its gradient; ``weights`` are the server's."""
 
     def check(self, name: str, weights: FloatArray) -> None:
-        """Check the weights at the end. Raises ``ClusterError`` if they are wrong."""
+        """Check the final weights. Raises ``ClusterError`` if they are wrong."""
 
 
 class WholeNumbers:
@@ -147,11 +147,11 @@ class WholeNumbers:
         return FixedScale(1.0)
 
     def initial(self) -> FloatArray:
-        """Zeros."""
+        """Return zeros."""
         return np.zeros(self.elements, np.float32)
 
     def gradient(self, rank: int, iteration: int, weights: FloatArray) -> FloatArray:
-        """The worker's gradient, the same in every round."""
+        """Return the worker's gradient, the same in every round."""
         del iteration, weights
         return whole_numbers(rank, self.elements)
 
@@ -159,7 +159,7 @@ class WholeNumbers:
         """Do nothing."""
 
     def check(self, name: str, weights: FloatArray) -> None:
-        """Check to the last bit. Raises ``ClusterError``, which names the first element that is wrong."""
+        """Check to the last bit. Raises ``ClusterError``, which names the first wrong element."""
         total = np.stack([whole_numbers(rank, self.elements) for rank in range(self._workers)])
         expected = (-self._rounds * total.astype(np.float64).sum(axis=0)).astype(np.float32)
         if not np.array_equal(weights, expected):
@@ -168,7 +168,7 @@ class WholeNumbers:
 
 
 class Digits:
-    """The digits of `workers/training`: the workers' shards, plain SGD at the server."""
+    """The digits model of `workers/training`: the workers' shards, plain SGD at the server."""
 
     def __init__(self, workers: int, seed: int) -> None:
         self._options = TrainingOptions.for_parameter_server(epochs=1000, seed=seed)
@@ -185,19 +185,19 @@ class Digits:
         return BlockFloat()
 
     def initial(self) -> FloatArray:
-        """He initialization by the seed."""
+        """Return a He initialization by the seed."""
         weights: FloatArray = self._tasks[0].model.initial(self._options.seed)
         return weights
 
     def gradient(self, rank: int, iteration: int, weights: FloatArray) -> FloatArray:
-        """The gradient of the worker's batch at the weights that it has."""
+        """Return the gradient of the worker's batch at its weights."""
         with single_threaded_blas():
             self._tasks[rank].gradient(weights, iteration, self._buffers[rank])
         self._total += self._buffers[rank]
         return self._buffers[rank]
 
     def applied(self, done_ps: int, weights: FloatArray) -> None:
-        """Once for each round of all workers: how good they are."""
+        """Score the weights once for each round of all workers."""
         self._applied += 1
         workers = len(self._tasks)
         if self._applied % workers == 0:
@@ -215,19 +215,19 @@ class Digits:
 
 @lru_cache(maxsize=128)
 def whole_numbers(rank: int, elements: int) -> FloatArray:
-    """Whole numbers of -8..8, float32 of shape (elements,); read only."""
+    """Return whole numbers of -8..8, float32 of shape (elements,); read only."""
     drawn = np.random.Generator(np.random.Philox(key=[rank, elements])).integers(-_LARGEST, _LARGEST + 1, elements)
     return drawn.astype(np.float32)
 
 
 # Gradients layer by layer, overlapped with computing: one channel, first come, first served, or several by urgency.
 #
-# Each worker computes forward through the layers, waiting for each until its sum of the last iteration is there,
-# then backward; a gradient is sent as soon as it is there (wait-free back-propagation).
+# Each worker computes forward through the layers, and waits at each for its sum of the last iteration, then backward; a
+# gradient is sent as soon as it is computed (wait-free back-propagation).
 
 
 FORWARD = 1 / 3
-"""of the computation of an iteration; backward takes twice as long"""
+"""Share of an iteration's computation in the forward pass; backward takes twice as long."""
 
 
 @dataclass(frozen=True)
@@ -239,11 +239,11 @@ class LayerDescription:
     topology : str
         As `p4reduce run --topology` takes it; all its workers take part.
     model : str
-        Of `shapes.SHAPES`.
+        Key of `SHAPES`.
     scale : int
-        Layers have so many times fewer parameters, and computing and communication take less time alike.
+        Divisor of the layers' parameters; computing and communication shrink alike.
     compute_ps : int
-        Of an iteration.
+        Computation of an iteration.
     channels : int
         1..6; 1 is first come, first served.
     iterations : int
@@ -279,22 +279,22 @@ class LayerDescription:
         return [max(1, round(layer.parameters / self.scale)) for layer in self.layers]
 
     def compute_of(self, layer: int) -> tuple[int, int]:
-        """Forward and backward through one layer, picoseconds."""
+        """Return the times forward and backward through one layer, picoseconds."""
         share = self.layers[layer].multiplications / sum(each.multiplications for each in self.layers)
         return round(self.compute_ps * FORWARD * share), round(self.compute_ps * (1 - FORWARD) * share)
 
 
 @dataclass(frozen=True)
 class LayerResult:
-    """The result of a run; times in virtual picoseconds."""
+    """Result of a run; times in virtual picoseconds."""
 
     iteration_ps: float
-    """from one forward pass of the slowest worker to its next"""
+    """Mean time from one forward pass of the slowest worker to its next."""
     resend_share: float
 
 
 def run_layers(description: LayerDescription) -> LayerResult:
-    """Train; ``ClusterError`` where a sum or a count of bytes is wrong."""
+    """Train; raise ``ClusterError`` if a sum or a count of bytes is wrong."""
     topology = load(description.topology)
     with (
         EmbeddedSwitches(topology, bundled(description.lanes)) as switches,
@@ -316,8 +316,8 @@ class _Layers:
         ranks = range(len(self._workers))
         self._gradients = [[whole_numbers(rank, size) for size in description.elements] for rank in ranks]
         self._sums = [[np.zeros(size, np.float32) for size in description.elements] for _ in ranks]
-        self._done = [[0] * count for _ in ranks]  # iterations of each layer that each worker has the sum of
-        self._waits: dict[int, tuple[int, int]] = {}  # a worker that waits for a layer: iteration and layer
+        self._done = [[0] * count for _ in ranks]  # by worker and layer: number of iterations whose sum has arrived
+        self._waits: dict[int, tuple[int, int]] = {}  # by waiting worker: iteration and layer that it waits for
         self._began: list[list[int]] = [[] for _ in ranks]
 
     def result(self) -> LayerResult:
@@ -333,7 +333,7 @@ class _Layers:
         return LayerResult((begins[-1] - begins[2]) / (self._about.iterations - 3), resends / max(1, frames))
 
     def _forward(self, rank: int, iteration: int, layer: int) -> None:
-        """Through a layer, when its sum of the last iteration is there."""
+        """Compute forward through a layer as soon as its sum of the last iteration is there."""
         if layer == 0 and len(self._began[rank]) == iteration:
             self._began[rank].append(-1)
         if self._done[rank][layer] < iteration:

@@ -1,7 +1,7 @@
-"""From a description to packets to times: the jobs of a run on one network, under one policy.
+"""Run a description on packets and measure times: the jobs of a run on one network, under one policy.
 
-Gradients are small whole numbers, the same in every round, and weights fall by their sum: what the global model has at
-the end is known to the last bit, whatever order frames came in.
+Gradients are small whole numbers, the same in every round, and weights fall by their sum. So the final global model is
+known to the last bit, in whatever order frames arrive.
 """
 
 from abc import ABC, abstractmethod
@@ -30,39 +30,39 @@ from p4reduce.play.priorities.models import Digits, FloatArray, GradientModel, S
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 
-# What all jobs of a run share: the network, its time, the controller, and the classes that jobs have now.
+# State shared by all jobs of a run: the network, its clock, the controller, and the present classes of jobs.
 
 
 @dataclass
 class JobResult:
-    """The result of a job; times in virtual picoseconds."""
+    """Result of a job; times in virtual picoseconds."""
 
     ends_ps: list[int] = field(default_factory=list)
-    """of its rounds: when the last worker had the result"""
+    """Time of each round at which the last worker had the result."""
     started_ps: int = 0
     frames: int = 0
-    """that its hosts sent, resends among them"""
+    """Frames that its hosts sent, resends included."""
     resends: int = 0
     by_worker_ps: list[list[int]] = field(default_factory=list)
-    """ends of the rounds of each worker"""
+    """Ends of the rounds of each worker."""
     most_ahead: int = 0
-    """rounds by which a worker began to communicate before the slowest had ended them"""
+    """Most rounds by which a worker was ahead of the slowest when it began to communicate."""
     scores: list[Score] = field(default_factory=list)
-    """of the digits, after each round's worth of gradients"""
+    """Scores of the digits, after each round's worth of gradients."""
 
     @property
     def completion_ps(self) -> int:
-        """From its start to the end of its last round."""
+        """Time from its start to the end of its last round."""
         return self.ends_ps[-1] - self.started_ps
 
     @property
     def iteration_ps(self) -> float:
-        """Mean of a round."""
+        """Mean time of a round."""
         return self.completion_ps / len(self.ends_ps)
 
 
 class JobStage:
-    """The network, classes and models that jobs of a run work with."""
+    """Network, classes and models shared by the jobs of a run."""
 
     def __init__(self, description: Description, policy: RunningPolicy, switches: EmbeddedSwitches) -> None:
         self.description, self.policy, self.controller = description, policy, switches.controller
@@ -71,29 +71,29 @@ class JobStage:
         self.classes = ClassWriter(self.clockwork, switches.controller, description.control_latency_ps)
         self.seen = [JobSeen(number) for number in range(len(description.jobs))]
         self.parts: list[list[Job]] = []
-        """of each job of the description"""
+        """Jobs in the network of each job of the description."""
 
     def model(self, number: int) -> GradientModel:
-        """The model that the workers of a job compute."""
+        """Make the model that the workers of a job compute."""
         about = self.description.jobs[number]
         if about.model == "digits":
             return Digits(len(about.workers), self.description.seed)
         return WholeNumbers(about.elements, len(about.workers), self.description.rounds)
 
     def apply(self, classes: Classes | None) -> None:
-        """Jobs get other classes than they have: at hosts now, in switches one control latency later."""
+        """Change the classes of jobs: at hosts now, in switches one control latency later."""
         for number, wanted in (classes or {}).items():
             for job in self.parts[number]:
                 self.classes.change(job, *both(wanted))
 
     def sent(self, jobs: list[Job], name: str) -> int:
-        """A counter of endpoints, summed over all hosts of some jobs."""
+        """Return a counter of endpoints, summed over all hosts of some jobs."""
         records = self.network.endpoints.records
         return sum(int(records[index][name]) for job in jobs for index in job.endpoints)
 
 
 def both(wanted: int | tuple[int, int]) -> tuple[int, int]:
-    """Classes of a job's gradients and of its parameters."""
+    """Return the classes of a job's gradients and of its parameters."""
     return (wanted, wanted) if isinstance(wanted, int) else wanted
 
 
@@ -101,11 +101,11 @@ class Training(ABC):
     """A job of a run: rounds of all its workers."""
 
     jobs: list[Job]
-    """what it is in the network: one, or one for each worker"""
+    """Its jobs in the network: one, or one for each worker."""
     writes = 0
-    """entries that were written for the order of its batches"""
+    """Entries that were written for the order of its batches."""
     most_ahead = 0
-    """of ``JobResult``"""
+    """As in ``JobResult``."""
 
     def __init__(self, stage: JobStage, number: int) -> None:
         self._stage, self._number = stage, number
@@ -116,27 +116,27 @@ class Training(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """Its workers begin to compute."""
+        """Start the workers' computations."""
 
     @abstractmethod
     def check(self) -> None:
-        """The weights are what they must be, everywhere. Raises ``ClusterError``."""
+        """Check the weights of all hosts. Raises ``ClusterError``."""
 
     def result(self) -> JobResult:
-        """What came of it."""
+        """Return the result of the job."""
         ends = [max(own[k] for own in self._ends) for k in range(self._stage.description.rounds)]
         frames, resends = (self._stage.sent(self.jobs, name) for name in ("frames_sent", "resends"))
         return JobResult(ends, self._about.start_ps, frames, resends, self._ends, self.most_ahead, self._model.scores)
 
 
-# A job whose workers do not wait for each other, or for a bounded time only.
+# Jobs whose workers do not wait for each other, or for a bounded number of rounds only.
 
 
 JOBS_APART = 64
-"""numbers that each such job has for its workers"""
+"""Job numbers reserved for the workers of each such job."""
 UNORDERED = ("none", "strangers")
 MOST = 3
-"""classes above the lowest of its own, that its batches are put into"""
+"""Classes above its lowest that the job's batches use."""
 
 
 class Stale(Training):
@@ -187,19 +187,19 @@ class Stale(Training):
         )
 
     def begin(self) -> None:
-        """Its workers begin to compute."""
+        """Start the workers' computations."""
         self._training.begin(self._about.start_ps)
 
     def compute_ps(self, rank: int, iteration: int) -> int:
-        """Picoseconds that a worker computes in a round."""
+        """Return the picoseconds that a worker computes in a round."""
         return self._stage.description.compute_ps(self._about, rank, iteration)
 
     def gradient(self, rank: int, iteration: int, weights: FloatArray) -> FloatArray:
-        """The model's."""
+        """Return the model's gradient."""
         return self._model.gradient(rank, iteration, weights)
 
     def pulled(self, rank: int, iteration: int, done_ps: int, weights: FloatArray) -> None:
-        """Note when."""
+        """Note the end of a worker's round."""
         del iteration, weights
         self._model.applied(done_ps, self._weights)
         self._ends[rank].append(done_ps)
@@ -207,21 +207,21 @@ class Stale(Training):
         self._seen.ended_ps = done_ps
 
     def check(self) -> None:
-        """The weights are what they must be. Raises ``ClusterError``."""
+        """Check the server's weights. Raises ``ClusterError``."""
         self._model.check(f"job {self._number}, the server", self._weights)
 
     def result(self) -> JobResult:
-        """What came of it."""
+        """Return the result of the job."""
         self.writes = 0 if self._order is None else self._order.writes
         self.most_ahead = self._training.most_ahead
         return super().result()
 
 
-# A job whose workers wait for each other's gradients in every round.
+# Jobs whose workers wait for each other's gradients in every round.
 
 
 class Synchronous(Training):
-    """Rounds of one job: every worker computes, pushes its gradient, and goes on with the weights that come back."""
+    """Rounds of one job: every worker computes, pushes its gradient, and continues with the weights that come back."""
 
     def __init__(self, stage: JobStage, number: int, pushes: int, pulls: int) -> None:
         super().__init__(stage, number)
@@ -236,20 +236,20 @@ class Synchronous(Training):
         self._pulled = [self._weights.copy() for _ in about.workers]
 
     def _requests(self, priority: int) -> list[PlanRequest]:
-        """The plan requests of the job, in a class."""
+        """Return the plan requests of the job, in a class."""
         about = self._about
         return [
             PlanRequest(about.plan, self._number + 1, workers=about.workers, server=about.server, priority=priority)
         ]
 
     def begin(self) -> None:
-        """Its workers begin to compute."""
+        """Start the workers' computations."""
         self._serve(0)
         for rank in range(len(self._about.workers)):
             self._compute(rank, self._about.start_ps)
 
     def _compute(self, rank: int, now_ps: int) -> None:
-        """A worker computes its next round; afterwards it communicates."""
+        """Compute a worker's next round; afterwards it communicates."""
         iteration = len(self._ends[rank])
         if iteration < self._stage.description.rounds:
             begin = now_ps + self._stage.policy.wait_ps(self._seen, now_ps)
@@ -259,18 +259,18 @@ class Synchronous(Training):
 
     def _push(self, rank: int, iteration: int, gradient: FloatArray) -> None:
         stage, now = self._stage, self._stage.network.now
-        if self._seen.iteration == iteration:  # the first of the round
+        if self._seen.iteration == iteration:  # first worker of the round
             self._seen.iteration, self._seen.started_ps = iteration + 1, now
             self._note()
             stage.apply(stage.policy.started(self._seen, stage.seen, now))
         self._communicate(rank, iteration, gradient)
 
     def _note(self) -> None:
-        """A round's collective is about to begin."""
+        """Record a round's collective, which is about to begin."""
         self.jobs[0].note("push_pull", self._model.elements)
 
     def _communicate(self, rank: int, iteration: int, gradient: FloatArray) -> None:
-        """A worker pushes its gradient and pulls the weights."""
+        """Push a worker's gradient and pull the weights."""
         post = Post(Collective.PUSH_PULL, gradient, self._pulled[rank], iteration)
         index = self.jobs[0].members[self._about.workers[rank]]
         self._stage.clockwork.post(index, post, lambda done_ps: self._pulled_by(rank, done_ps))
@@ -280,14 +280,14 @@ class Synchronous(Training):
         ends[rank].append(done_ps)
         self._model.applied(done_ps, self._pulled[rank])
         rounds = len(ends[rank])
-        if min(map(len, ends)) == rounds:  # the last of its round
+        if min(map(len, ends)) == rounds:  # last worker of its round
             self._seen.ended_ps = max(own[rounds - 1] for own in ends)
             self._seen.bytes_sent = stage.sent(self.jobs, "bytes_sent")
             stage.apply(stage.policy.ended(self._seen, stage.seen, stage.network.now))
         self._compute(rank, done_ps)
 
     def _serve(self, iteration: int) -> None:
-        """The global model takes part in round after round."""
+        """Have the server take part in round after round."""
         if iteration < self._stage.description.rounds:
             server = self.jobs[0].server
             assert server is not None  # noqa: S101
@@ -296,7 +296,7 @@ class Synchronous(Training):
             self._stage.clockwork.post(server, served, lambda _done: self._serve(iteration + 1))
 
     def check(self) -> None:
-        """The weights are what they must be, everywhere. Raises ``ClusterError``."""
+        """Check the weights of all hosts. Raises ``ClusterError``."""
         for name, own in [("the server", self._weights), *zip(self._about.workers, self._pulled, strict=True)]:
             self._model.check(f"job {self._number}, {name}", own)
 
@@ -324,14 +324,14 @@ class Exchanging(Synchronous):
         self._exchange(host, iteration, gradient, weights, lambda done_ps: self._pulled_by(rank, done_ps))
 
     def _serve(self, iteration: int) -> None:
-        """The server's host takes part from when the first worker does, so that counters tell when a round begins."""
+        """Have the server's host take part once the first worker does, so that counters show when a round begins."""
         self._serves = self._seen.iteration > iteration
         if self._serves:
             zeros = np.zeros_like(self._weights)
             self._exchange(self._about.server, iteration, zeros, self._weights, lambda _: self._serve(iteration + 1))
 
     def _exchange(self, host: str, iteration: int, given: FloatArray, weights: FloatArray, then: Done) -> None:
-        """A host takes part in an all-reduce; afterwards its weights are new."""
+        """Have a host take part in an all-reduce, and update its weights afterwards."""
         total = np.zeros_like(given)
         parts = parts_of(self.jobs, self._model.elements)
         ends: list[int] = []
@@ -349,29 +349,29 @@ class Exchanging(Synchronous):
 
 @dataclass
 class PrioritiesResult:
-    """The result of a run."""
+    """Result of a run."""
 
     jobs: list[JobResult]
     writes: int
-    """entries of switches that were written while the jobs ran"""
+    """Entries of switches that were written while the jobs ran."""
     first_bytes: int
-    """of first transmissions, summed over all directed links; they are those that were predicted"""
+    """Bytes of first transmissions, summed over all directed links; equal to the prediction."""
     resend_bytes: int
 
     @property
     def resend_share(self) -> float:
-        """Frames sent again as a share of all frames that hosts sent."""
+        """Share of frames sent again among all frames that hosts sent."""
         return sum(job.resends for job in self.jobs) / max(1, sum(job.frames for job in self.jobs))
 
 
 def run(description: Description, policy: str = "fifo") -> PrioritiesResult:
-    """Carry all jobs of a description out. ``ClusterError`` when a sum or a count is wrong."""
+    """Run all jobs of a description. Raises ``ClusterError`` if a sum or a count is wrong."""
     with EmbeddedSwitches(description.build(), bundled(description.lanes)) as switches:
         return PrioritiesRun(description, POLICIES[policy](), switches).result()
 
 
 class PrioritiesRun(JobStage):
-    """One run: the jobs, installed with their first classes, on a network of their own."""
+    """One run: the jobs, installed with their first classes, on a separate network."""
 
     def __init__(self, description: Description, policy: RunningPolicy, switches: EmbeddedSwitches) -> None:
         super().__init__(description, policy, switches)
@@ -384,15 +384,15 @@ class PrioritiesRun(JobStage):
             self.parts.append(training.jobs)
         pairs = zip(description.jobs, self.parts, strict=True)
         self.trees = [parts[:1] if described.asynchronous else parts for described, parts in pairs]
-        """what carries each job of the description; of one whose workers do not wait for each other the first part"""
+        """Jobs that carry each job of the description; for an asynchronous job only the first."""
 
     def result(self) -> PrioritiesResult:
-        """Let everything happen, and check it."""
+        """Run all jobs to the end, and check the results."""
         with self.network:
             for training in self._training:
                 training.begin()
             self.clockwork.run()
-            self.network.advance()  # what is still on its way
+            self.network.advance()  # frames still in flight
             for training in self._training:
                 training.check()
             first, resent = self._count()
@@ -401,7 +401,7 @@ class PrioritiesRun(JobStage):
             return PrioritiesResult(results, writes, first, resent)
 
     def _count(self) -> tuple[int, int]:
-        """First transmissions and resends on all links. ``ClusterError`` where the former are not those predicted."""
+        """Return bytes of first transmissions, checked against predictions, and of resends; raise ``ClusterError``."""
         predicted = add(*(job.predicted() for parts in self.parts for job in parts))
         first = resent = 0
         for hop, link in self.network.fabric.links.items():

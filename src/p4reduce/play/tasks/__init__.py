@@ -1,6 +1,6 @@
-"""The side of orchestrated tasks where hosts are: in this process, or in one of its own.
+"""The host side of orchestrated tasks, in this process or in a separate one.
 
-Owned here: ``World``, the executor that the orchestrator's protocol asks for
-(control_plane/orchestrator/executor.py): which rounds a task does when, swaps of its trees, links that are cut; the
-service that puts a world behind a socket, and the client of it. Jobs themselves are the network's (``jobs.network``).
+This package owns ``World``, the implementation of the orchestrator's executor protocol
+(control_plane/orchestrator/executor.py): when a task does which rounds, swaps of its trees, links that are cut; the
+service that offers a world over a socket, and its client. The jobs belong to the network (``jobs.network``).
 """

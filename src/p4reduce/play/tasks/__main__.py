@@ -21,7 +21,7 @@ from p4switch.native.objects import Report, watched
 
 
 def main(pages: Pages | None = None) -> int:
-    """Serve until told to end; the exit code. ``pages``: who shows the world to those who want to look."""
+    """Serve until told to end; return the exit code. ``pages`` makes the server that shows the world to viewers."""
     parser = argparse.ArgumentParser(prog="python -m p4reduce.play.tasks", description=__doc__)
     parser.add_argument("--socket", type=Path, required=True, help="where to listen; must not exist")
     parser.add_argument("--topology", required=True, help="file, bundled name or builder with parameters")
@@ -65,17 +65,17 @@ def main(pages: Pages | None = None) -> int:
 
 @contextmanager
 def _unsaid() -> Iterator[Report]:
-    """Compile without a word: standard error is a log that is removed where it is empty."""
+    """Suppress compiler progress, because standard error is a log that is removed if it is empty."""
     yield lambda _done, _total: None
 
 
 def _tell_ready() -> bool:
-    """Whether who started this process is still there to hear of it; otherwise no call knows of the network."""
+    """Write READY to stdout; return False if the parent process has closed the pipe."""
     try:
         sys.stdout.write(READY)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer goes there
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the rest of the buffer
         return False
     return True
 

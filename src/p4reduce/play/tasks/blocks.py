@@ -1,4 +1,4 @@
-"""A task whose hosts exchange blocks: after training each sends one to every other one, and gets it back."""
+"""A task whose hosts exchange blocks: after training each sends a block to every other host, and gets it back."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,20 +13,21 @@ from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 
 EXPERT: Final = np.negative
-"""what a host makes of the blocks that it got (expert parallelism); exact"""
+"""A host's computation on the blocks that it received (expert parallelism); exact."""
 
 
 @dataclass
 class BlocksRun(TaskRun):
-    """The state of such a task. A round: training, all-to-all (dispatch), the host's expert, all-to-all (combine).
+    """State of an all-to-all task. A round: training, all-to-all (dispatch), the host's expert, all-to-all (combine).
 
-    Its weights are what comes back, summed over all hosts and blocks: w - step * sum. Every block is checked. Where
-    workers lack the model, it is the block that the host of the global model sends; those of others are zeros then.
+    The update of the weights comes from the returned blocks, summed over all hosts and blocks: w - step * sum. Every
+    block is checked. If workers lack the model, they take it from the block that the host of the global model sends;
+    the other hosts then send zeros.
     """
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._last = len(self.order.all_ranks)  # the rank of the global model's host, whoever of the others is lost
+        self._last = len(self.order.all_ranks)  # rank of the global model's host, even if other hosts are lost
         self._given: list[FloatArray] = []
         self._got: list[FloatArray] = []
         self._back: list[FloatArray] = []
@@ -36,9 +37,9 @@ class BlocksRun(TaskRun):
         return next(iter(self.jobs.values()))
 
     def begin_round(self, now_ps: int) -> None:
-        """Every host trains; its blocks leave when it is done. The host of the global model has no training of its own.
+        """Start training at every host; a host's blocks leave when it is done.
 
-        It begins with the first of the others.
+        The host of the global model does not train; its blocks leave with the first of the others.
         """
         task, members = self.order.task, self._job.members
         self.phase = "training"
@@ -53,24 +54,24 @@ class BlocksRun(TaskRun):
         self.due[members[task.server]] = min(self.due.values())
 
     def _restore(self, now_ps: int) -> None:
-        """All to all, too."""
+        """Restore the model of all workers, also by an all-to-all."""
         super()._restore(now_ps)
         size = len(self._job.members)
         self._given = [*np.zeros((size - 1, size * self._held), np.float32), np.tile(self.weights, size)]
         self._got = [np.zeros_like(own) for own in self._given]
 
     def _operation(self, index: int) -> Post:
-        """Dispatch, or combine; or the model."""
+        """Return the operation of an endpoint in this phase: dispatch, combine, or distribution of the model."""
         rank = list(self._job.members.values()).index(index)
         source, target = (self._got, self._back) if self.phase == "combining" else (self._given, self._got)
         return Post(Collective.ALL_TO_ALL, source[rank], target[rank], self.round, words=True)
 
     def _carries(self, index: int) -> int:
-        """A block for every host."""
+        """Return the elements of an endpoint's array: a block for every host."""
         return self.order.task.elements * len(self._job.members)
 
     def _aggregated(self, now_ps: int) -> None:
-        """Blocks are there, and what the host makes of them goes back."""
+        """Check the dispatched blocks, apply the hosts' experts to them, and begin to send the results back."""
         at_ps, self.wake_ps = self.wake_ps or now_ps, None
         self.times["aggregated_ps"] = at_ps
         for came, wanted in zip(self._got, exchanged(self._given), strict=True):
@@ -92,7 +93,7 @@ class BlocksRun(TaskRun):
         return self.error
 
     def _differs(self) -> str:
-        """A text that names a host with other blocks or another model than were sent; empty if there is none."""
+        """Return a text that names a host with wrong blocks or a wrong model; '' if there is none."""
         if self.phase == "restoring":
             wanted = exchanged(self._given)
             wrong = [rank for rank, got in enumerate(self._got) if got.tobytes() != wanted[rank].tobytes()]

@@ -1,6 +1,6 @@
-"""Data that hosts read from other hosts before they train: flows on the links like any other.
+"""Data that hosts read from other hosts before they train, as ordinary flows on the links.
 
-Each is a job of one worker, the reader, and one server, the home of the data, of the baseline without aggregation:
+Each read is a job of one worker, the reader, and one server, the home of the data, in the baseline without aggregation:
 PULL after PULL of a piece, with windows, time-outs and resends. Switches forward its frames along their base routes,
 over circuits along those of a plan, and count them as frames of INC.
 """
@@ -26,25 +26,25 @@ from p4reduce.workers.records import Collective, EndpointState
 
 Key = tuple[int, int]
 PIECE: Final = 1 << 18
-"""elements of one PULL: what a reader keeps in memory of its shard"""
+"""Elements of one PULL: the part of its shard that a reader keeps in memory."""
 MOST_READS: Final = 4096
-"""of a task, at one time"""
+"""Most simultaneous reads of a task."""
 
 
 def check_reads(reads: Sized) -> None:
-    """`ClusterError` for more than `MOST_READS`."""
+    """Raise `ClusterError` for more than `MOST_READS`."""
     if len(reads) > MOST_READS:
         raise ClusterError(f"{len(reads)} reads of data are more than {MOST_READS}; make shards larger")
 
 
 def read_keys() -> Iterator[Key]:
-    """(job, epoch) of reads: jobs that no orchestrator gives to a task, each again in its next epoch."""
+    """Yield (job, epoch) of reads: job numbers that no orchestrator gives to tasks, each again in its next epoch."""
     numbers = range(LAST_JOB + 1, 1 << 16)
     return ((job, epoch) for epoch in cycle(range(1 << 16)) for job in numbers)
 
 
 def piece_of(home: str, number: int, elements: int) -> FloatArray:
-    """The ``number``-th piece that the home of a shard sends: normal numbers drawn from these arguments; float32."""
+    """Return the ``number``-th piece that the home of a shard sends: normal float32 drawn from these arguments."""
     key = np.random.Philox(key=[crc32(home.encode()), number])
     return np.random.Generator(key).standard_normal(elements, np.float32)
 
@@ -54,14 +54,14 @@ class _Reading:
     read: Read
     job: Job
     left: int
-    """elements that are not asked for yet"""
+    """Elements that have not been requested yet."""
     pieces: int = 0
     given: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
     got: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
 
 
 class TaskReading:
-    """Reads of a task's hosts, all at once; call :meth:`step` whenever something may be done.
+    """Simultaneous reads of a task's hosts; call :meth:`step` whenever an endpoint may be done.
 
     Parameters
     ----------
@@ -107,13 +107,13 @@ class TaskReading:
             self._post(reading)
 
     def active(self) -> list[int]:
-        """Indices of endpoints that are at work."""
+        """Return the indices of active endpoints."""
         records = self._network.endpoints.records
         indices = [index for reading in self._left for index in reading.job.endpoints]
         return [index for index in indices if records["status"][index] == EndpointState.ACTIVE]
 
     def step(self) -> bool:
-        """Ask for the next pieces; True when all data are there, or when some never will be (``error``)."""
+        """Request the next pieces; return True when all data are there, or when a read has failed (``error``)."""
         for reading in list(self._left):
             records = self._network.endpoints.records[reading.job.endpoints]
             home, reader, _ = reading.read
@@ -133,7 +133,7 @@ class TaskReading:
         return not self._left
 
     def close(self) -> None:
-        """Give up what is left."""
+        """Abort the remaining reads."""
         for reading in self._left:
             self._network.give_up(reading.job)
             self._network.retire(reading.job)

@@ -1,4 +1,4 @@
-"""A world behind a Unix socket. Several may look at it; the orchestrator of the newest term alone gives orders."""
+"""A world behind a Unix socket. Several clients may read it; only the orchestrator of the newest term gives orders."""
 
 import contextlib
 import fcntl
@@ -43,18 +43,18 @@ from p4switch.base.safe_yaml import one_line
 
 
 LIMIT: Final = 64 << 20
-"""bytes of a message: a plan has some 200 bytes for each path"""
+"""Largest message, bytes: a plan has some 200 bytes for each path."""
 VERSION: Final = 15
-"""of these messages: both ends must have the same"""
+"""Version of these messages; both ends must have the same."""
 
 
 def send(connection: socket.socket, message: Mapping[str, Any]) -> None:
-    """Send one message; ``OSError`` when the other end is gone."""
+    """Send one message; raise ``OSError`` when the other end is gone."""
     remote.send(connection, dict(message), limit=LIMIT)
 
 
 def receive(connection: socket.socket) -> dict[str, Any] | None:
-    """One message, None at the end; ``FramingError``, ``OSError``."""
+    """Receive one message; None at the end. Raises ``FramingError`` and ``OSError``."""
     message = remote.receive(connection, limit=LIMIT)
     return None if message is None else message[0]
 
@@ -64,16 +64,16 @@ Plans = dict[Role, Plan]
 Reports = list[ExecutorReport]
 RunningTasks = dict[str, Running]
 Octets = list[tuple[Hop, int]]
-"""by directed link"""
+"""Bytes by directed link."""
 Hops = list[Hop]
 
 
 PATIENCE_S: Final = 600.0
-"""for one answer: an ``advance`` carries the packets of all tasks"""
+"""Time-out of one answer, seconds: an ``advance`` carries the packets of all tasks."""
 
 
 class AbsentError(ClusterError):
-    """No network listens at a socket, or it ended before it answered."""
+    """Raised if no network listens at a socket, or if it ended before it answered."""
 
 
 class RemoteExecutor(Closable):
@@ -96,19 +96,19 @@ class RemoteExecutor(Closable):
             raise
         self._instance = str(hello["instance"])
         self.topology: Topology = build(hello["topology"], "network")
-        """The network's."""
+        """The network's topology."""
         self.program = str(hello["program"])
         """SHA-256 of the JSON that its switches run."""
         self.background = str(hello["background"])
-        """Traffic of others in it, as :func:`~p4reduce.network.background.parse_background` takes it; '' without."""
+        """Background traffic, as :func:`~p4reduce.network.background.parse_background` takes it; '' without."""
         self.time = str(hello["time"])
         """'virtual' or 'flow'."""
         self.targets = [Target(name, address, device_id) for name, address, device_id in hello["targets"]]
-        """P4Runtime targets of the network's switches"""
+        """P4Runtime targets of the network's switches."""
 
     @property
     def instance(self) -> str:
-        """Which network this is."""
+        """Identity of the network."""
         return self._instance
 
     @property
@@ -117,11 +117,11 @@ class RemoteExecutor(Closable):
         return self.time != "flow"
 
     def take_charge(self, term: int, database: str) -> None:
-        """Give orders from now on; those of an earlier term are refused."""
+        """Take charge from now on; the network refuses orders of an earlier term."""
         self._ask("take_charge", term=term, database=database)
 
     def now(self) -> int:
-        """The network's virtual time, picoseconds."""
+        """Return the network's virtual time, picoseconds."""
         return int(self._ask("now"))
 
     def start(self, order: TaskOrder) -> None:
@@ -137,7 +137,7 @@ class RemoteExecutor(Closable):
         self._ask("replan", order=to_plain(order), at_once=at_once)
 
     def keep_plans(self, task: str) -> None:
-        """Forget an order to replan that waits."""
+        """Forget a waiting order to replan."""
         self._ask("keep_plans", task=task)
 
     def set_schedule(self, timetable: Timetable) -> None:
@@ -145,11 +145,11 @@ class RemoteExecutor(Closable):
         self._ask("set_schedule", timetable=to_plain(timetable))
 
     def turn(self) -> ScheduleTurn:
-        """Which schedule holds, and the present configuration."""
+        """Return the present schedule and configuration."""
         return self._answer_to(ScheduleTurn, "turn")
 
     def stop(self, task: str) -> None:
-        """Give a task up."""
+        """Stop a task."""
         self._ask("stop", task=task)
 
     def advance(self, until_ps: int, *, after: int | None = None) -> int:
@@ -157,49 +157,49 @@ class RemoteExecutor(Closable):
         return int(self._ask("advance", until_ps=until_ps, after=after))
 
     def reports(self, after: int) -> list[ExecutorReport]:
-        """Reports from number ``after`` + 1 on."""
+        """Return reports from number ``after`` + 1 on."""
         return self._answer_to(Reports, "reports", after=after)
 
     def running(self, names: Collection[str] | None = None) -> dict[str, Running]:
-        """Tasks that were started."""
+        """Return the tasks that were started."""
         return self._answer_to(RunningTasks, "running", names=None if names is None else list(names))
 
     def interface_bytes(self) -> dict[Hop, int]:
-        """Bytes that interfaces have sent."""
+        """Return the bytes that interfaces have sent."""
         return dict(self._answer_to(Octets, "interface_bytes"))
 
     def host_bytes(self) -> dict[Hop, int]:
-        """Bytes that hosts have sent for tasks."""
+        """Return the bytes that hosts have sent for tasks."""
         return dict(self._answer_to(Octets, "host_bytes"))
 
     def links_down(self) -> set[Hop]:
-        """Links without a carrier."""
+        """Return the links without a carrier."""
         return set(self._answer_to(Hops, "links_down"))
 
     def change_link(self, a: str, b: str, *, up: bool, at_ps: int | None = None) -> None:
-        """Cut or mend a link of the network, now or at a time; ``TopologyError`` when there is none."""
+        """Cut or mend a link of the network, now or at a time; raise ``TopologyError`` if there is no such link."""
         self.topology.link_between(a, b)
         self._ask("change_link", a=a, b=b, up=up, at_ps=at_ps)
 
     def page(self, **wanted: Any) -> Any:
-        """The address of the live page (``views/live/tasks``), if the network's process has one."""
+        """Return the address of the live page (``views/live/tasks``), if the network's process has one."""
         return self._ask("page", **wanted)
 
     def end_host(self, host: str, *, at_ps: int | None = None) -> None:
-        """A host ends, with all processes at it, now or at a time."""
+        """End a host with all its processes, now or at a time."""
         self._ask("end_host", host=host, at_ps=at_ps)
 
     def end_process(self, host: str, *, task: str, at_ps: int | None = None) -> None:
-        """The process of a task at a host ends, now or at a time."""
+        """End a task's process at a host, now or at a time."""
         self._ask("end_process", host=host, task=task, at_ps=at_ps)
 
     def end(self) -> None:
-        """Have the network end, and close."""
+        """Make the network end, and close the connection."""
         self._ask("end")
         self.close()
 
     def close(self) -> None:
-        """Leave; the network stays."""
+        """Close the connection; the network stays."""
         self._connection.close()
 
     def _answer_to(self, kind: type[Answer], what: str, **fields: Any) -> Answer:
@@ -212,7 +212,7 @@ class RemoteExecutor(Closable):
             except ValueError as error:  # too large: nothing was sent
                 raise TaskRefusedError(f"{what}: {error}") from None
             answer = receive(self._connection)
-            while answer is not None and answer.get("still"):  # time passes, or a viewer holds it
+            while answer is not None and answer.get("still"):  # time is passing, or a viewer holds it
                 answer = receive(self._connection)
         except TimeoutError:
             raise ClusterError(
@@ -229,27 +229,27 @@ class RemoteExecutor(Closable):
         return answer["answer"]
 
 
-# Starting the network's process, so that it outlives its starter; of one socket there is one at a time.
+# Start of the network's process, so that it outlives its starter; there is one process per socket at a time.
 #
-# The log beside a socket is locked from before the process begins until it has ended: the lock belongs to a
-# descriptor that starter and process share, so it is held as long as one of them lives, however the other one ended.
+# The log beside a socket is locked from before the process begins until it has ended. The lock belongs to a descriptor
+# that starter and process share, so it is held as long as one of them lives, however the other one ended.
 
 
 READY: Final = "ready\n"
-"""what it prints when its socket listens"""
+"""Output of the process when its socket listens."""
 MODULE: Final = "p4reduce.play.tasks"
 START_S: Final = 300.0
-"""for loading the program into all switches; on a machine's first run it is compiled"""
+"""Seconds for loading the program into all switches; on a machine's first run it is compiled."""
 END_S: Final = 10.0
-"""for a process that was told to end"""
+"""Seconds for a process that was told to end."""
 
 
 class OccupiedError(ClusterError):
-    """A network at this socket is being started, or has not ended yet."""
+    """Raised if a network at this socket is being started, or has not ended yet."""
 
 
 def log_of(path: Path) -> Path:
-    """The file with the standard error of a network whose socket is at ``path``."""
+    """Return the file with the standard error of a network whose socket is at ``path``."""
     return path.with_name(path.name + ".log")
 
 
@@ -262,10 +262,10 @@ def join_network(
     module: str = MODULE,
     patience_s: float = START_S,
 ) -> RemoteExecutor:
-    """The network at a socket, started if there is none; the parameters are those of :func:`start_network`.
+    """Connect to the network at a socket; start it if there is none. Parameters as in :func:`start_network`.
 
-    A process that has the socket without answering yet is waited for: one that another call starts, or one whose
-    starter was killed, which ends by itself as soon as it finds that out.
+    A process that has the socket without answering yet is waited for: it is being started by another call, or its
+    starter was killed and it ends by itself as soon as it finds that out.
     """
     deadline = time.monotonic() + patience_s
     while True:
@@ -289,20 +289,20 @@ def start_network(
     module: str = MODULE,
     patience_s: float = START_S,
 ) -> subprocess.Popen[bytes]:
-    """Start the process that serves a topology at ``path``, in a session of its own, and wait until it listens.
+    """Start the process that serves a topology at ``path``, in a separate session, and wait until it listens.
 
     Parameters
     ----------
     path : Path
-        Its socket; one that was left by a process that has ended is replaced.
+        Its socket; the socket of an ended process is replaced.
     topology : str
         File, bundled name or builder with parameters.
     lanes : int
-        Of its switches' program.
+        Lanes of its switches' program.
     options : sequence of str
         Further flags of ``python -m p4reduce.play.tasks``.
     module : str
-        Another one that is run in its place, and takes the same flags.
+        Module to run instead, which takes the same flags.
     patience_s : float
         Seconds to wait.
 
@@ -311,7 +311,7 @@ def start_network(
     OccupiedError
         When there is such a process already, listening or not.
     ClusterError
-        With what it wrote, when it cannot serve.
+        When it cannot serve; with its error output.
     """
     command = [sys.executable, "-m", module, "--socket", str(path), "--topology", topology]
     with _locked(path) as lock, log_of(path).open("wb") as errors:
@@ -322,12 +322,12 @@ def start_network(
             stdout=subprocess.PIPE,
             stderr=errors,
             pass_fds=(lock,),
-            start_new_session=True,  # Ctrl-C and the death of an orchestrator leave it alone
+            start_new_session=True,  # not affected by Ctrl-C and the death of an orchestrator
         )
         try:
             if _is_ready(process, time.monotonic() + patience_s):
                 return process
-        except BaseException:  # interrupted: it is ours as long as no caller knows of it
+        except BaseException:  # interrupted: no caller knows the process yet, so it is killed here
             process.kill()
             process.wait()
             path.unlink(missing_ok=True)
@@ -341,7 +341,7 @@ def start_network(
 
 
 def await_end(path: Path, patience_s: float = END_S) -> None:
-    """Wait until the process that was told to end has ended; a log of one that was killed is removed where it is empty.
+    """Wait until a process that was told to end has ended; remove a killed process's log if it is empty.
 
     A network that was started at the socket meanwhile is left alone.
     """
@@ -356,7 +356,7 @@ def await_end(path: Path, patience_s: float = END_S) -> None:
 
 
 def abandon(path: Path) -> None:
-    """Of the process itself, at its end, while it holds the lock: remove its log, where that is empty.
+    """Remove this process's log if it is empty; called at its end, while it holds the lock.
 
     The process that told it to end may have ended too, or may not wait so long.
     """
@@ -365,7 +365,7 @@ def abandon(path: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    """The lock of a socket, for oneself and for processes that inherit the descriptor."""
+    """Hold the lock of a socket, for this process and for processes that inherit the descriptor."""
     log = log_of(path)
     while True:
         try:
@@ -385,7 +385,7 @@ def _locked(path: Path) -> Iterator[int]:
 
 
 def _is_file(descriptor: int, path: Path) -> bool:
-    """Whether an open file is still the one at the path: the process that had the lock may have removed it."""
+    """Return whether an open file is still the one at the path; the last lock holder may have removed it."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
     return False
@@ -407,19 +407,19 @@ def _is_ready(process: subprocess.Popen[bytes], deadline: float) -> bool:
         return bool(ready) and output.readline() == READY.encode()
 
 
-# One end of a connection that never blocks, even if the process at the other end stops in the middle of a message.
+# One end of a connection that never blocks, even if the other process stops in the middle of a message.
 
 
 _CHUNK: Final = 1 << 16
 
 
 class Peer:
-    """A connection with what came in and is not whole, and what is to go out and was not taken yet.
+    """A connection with its buffers of incomplete input and unsent output.
 
     Attributes
     ----------
     term : int or None
-        Of the orchestrator at the other end; None for one that only looks.
+        Term of the orchestrator at the other end; None for a client that only reads.
     closed : bool
         The other end is gone, or does not speak the protocol.
     """
@@ -433,21 +433,21 @@ class Peer:
         self._out = bytearray()
 
     def fileno(self) -> int:
-        """For selectors."""
+        """Return the file descriptor, for selectors."""
         return self.connection.fileno()
 
     @property
     def sending(self) -> bool:
-        """Whether something is to go out; until then nothing more is taken in."""
+        """Whether output is pending; until it is sent nothing more is received."""
         return bool(self._out)
 
     @property
     def has_more(self) -> bool:
-        """Whether a message is here that no selector tells of: from a client that does not wait for answers."""
+        """Whether a whole message is buffered, which no selector reports: a client did not wait for an answer."""
         return not self._out and remote.is_whole(self._in)
 
     def receive(self) -> dict[str, Any] | None:
-        """A whole message, if there is one now."""
+        """Return a whole message, or None if there is none now."""
         try:
             message = remote.unpack(self._in, limit=LIMIT)
             if message is None:
@@ -463,12 +463,12 @@ class Peer:
         return message
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send a message as far as the other end takes it; :meth:`flush` goes on. ``ValueError``: it is too large."""
+        """Send as much of a message as the other end takes; :meth:`flush` continues. Raises ``ValueError``."""
         self._out += remote.pack(dict(message), limit=LIMIT)
         self.flush()
 
     def flush(self) -> None:
-        """Send what is left, as far as the other end takes it."""
+        """Send as much of the pending output as the other end takes."""
         try:
             while self._out:
                 del self._out[: self.connection.send(self._out[:_CHUNK])]
@@ -480,15 +480,15 @@ class Peer:
 
 
 SILENCE_S: Final = 3600.0
-"""without an orchestrator for so long, the network ends"""
+"""Seconds without an orchestrator after which the network ends."""
 
 MOST_PEERS: Final = 64
-"""connections at one time; beyond that the oldest that is not in charge is closed"""
+"""Most connections at one time; beyond that the oldest that is not in charge is closed."""
 ORDERS: Final = frozenset({"start", "swap", "replan", "keep_plans", "set_schedule", "stop", "advance"})
-"""what only the orchestrator in charge may ask"""
+"""Requests that only the orchestrator in charge may make."""
 
 STILL_S: Final = 60.0
-"""between signs that time is still passing, or is held by a viewer"""
+"""Seconds between messages that time is still passing, or is held by a viewer."""
 
 Request = dict[str, Any]
 Pages = Callable[[World, Request], Any]
@@ -497,7 +497,7 @@ Pages = Callable[[World, Request], Any]
 
 @dataclass(frozen=True)
 class _Advance:
-    """Time that a peer asked for and that has not passed yet."""
+    """An ``advance`` request that has not been completed."""
 
     peer: Peer
     until_ps: int
@@ -505,14 +505,14 @@ class _Advance:
 
 
 class Service:
-    """Answers requests; see :class:`~p4reduce.play.tasks.service.RemoteExecutor` for the other end.
+    """Server of requests; :class:`~p4reduce.play.tasks.service.RemoteExecutor` is the other end.
 
-    It never waits for one connection: an orchestrator that is stopped, half-way through a message or with an answer
-    that it does not take, is displaced by the next term like any other.
+    It never waits for one connection: an orchestrator that is stopped, in the middle of a message or with an answer
+    that it does not receive, is displaced by the next term like any other.
     """
 
     def __init__(self, world: World, path: Path, *, silence_s: float = SILENCE_S, pages: Pages | None = None) -> None:
-        """Listen at ``path``, which must not exist; ``ClusterError`` when that is not possible."""
+        """Listen at ``path``, which must not exist; raise ``ClusterError`` if that is not possible."""
         self._world = world
         self._pages = pages
         self._told_s = 0.0
@@ -549,7 +549,7 @@ class Service:
             "end": self._end,
         }
         try:
-            before = os.umask(0o177)  # no other user reaches the socket
+            before = os.umask(0o177)  # no other user can reach the socket
             try:
                 self._listener.bind(str(path))
             finally:
@@ -560,7 +560,7 @@ class Service:
             raise ClusterError(f"{path}: cannot listen there: {error.strerror or error}") from None
 
     def serve(self) -> None:
-        """Serve until a client says 'end', or until no request has come for a long time."""
+        """Serve until a client sends 'end', or until no request has come for ``silence_s`` seconds."""
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ)
         try:
@@ -579,7 +579,7 @@ class Service:
             self.close()
 
     def close(self) -> None:
-        """Remove the socket, leave all."""
+        """Remove the socket and close all connections."""
         for peer in self._peers:
             peer.connection.close()
         self._selector.close()
@@ -598,7 +598,7 @@ class Service:
         self._selector.register(peer, selectors.EVENT_READ)
 
     def _drop(self, peer: Peer) -> None:
-        """Drop a connection that is over; time that only its orchestrator wanted stops."""
+        """Drop a closed connection; cancel an ``advance`` that only this orchestrator requested."""
         if self._advance is not None and self._advance.peer is peer:
             self._advance = None
         self._peers.remove(peer)
@@ -610,7 +610,7 @@ class Service:
         peer.flush()
         if not peer.sending and not self._ended and (request := peer.receive()) is not None:
             if self._advance is not None and self._advance.peer is peer and request.get("do") != "end":
-                peer.closed = True  # it asks again before it has its answer: not one of ours
+                peer.closed = True  # a second request before the answer: not one of our clients
             elif (answer := self._answer(peer, request)) is not None:
                 self._send(peer, answer)
         if peer.closed:
@@ -626,7 +626,7 @@ class Service:
             peer.send({"error": one_line(error)})
 
     def _answer(self, peer: Peer, request: Request) -> Request | None:
-        """The answer to a request, whatever it is; None where it comes later."""
+        """Return the answer to any request; None if it comes later."""
         what = one_line(request.get("do"), 60)
         try:
             if what in ORDERS or (what == "end" and peer.term is not None):
@@ -647,7 +647,7 @@ class Service:
             return {"error": f"{what}: {type(error).__name__}: {one_line(error)}"}
 
     def _given(self, kind: Any, request: Request, name: str) -> Any:
-        """A record of a request."""
+        """Return a record from a request."""
         return from_plain(kind, request[name], name, topology=self._world.topology)
 
     def _check_charge(self, peer: Peer) -> None:
@@ -666,7 +666,7 @@ class Service:
             self._send(waiting, {"error": _taken_over(term, waiting.term)})
 
     def _go_on(self, advance: _Advance) -> None:
-        """Let time pass until all of it has, or until another client asks for something."""
+        """Let time pass until the request is complete, or until another client sends a request."""
         answer: Request
         try:
             if time.monotonic() - self._told_s > STILL_S:

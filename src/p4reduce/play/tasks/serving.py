@@ -1,4 +1,4 @@
-"""An inference task at its hosts: clients send requests, and the server answers each of them by itself."""
+"""An inference task at its hosts: clients send requests, and the server answers each of them separately."""
 
 import hashlib
 from collections.abc import Iterator
@@ -18,26 +18,26 @@ from p4reduce.workers.records import Collective, EndpointState
 from p4switch.base.values import PS_PER_S
 
 PERCENTILE: Final = 99.0
-"""of latencies, that an objective is about"""
+"""Percentile of the latencies that an objective limits."""
 _DRAWN: Final = 1024
-"""times of requests that are drawn at once"""
+"""Number of request times drawn together."""
 
 
 class RequestClient:
-    """Requests of one client: when each is due, and what became of it.
+    """Requests of one client: the due time and the result of each.
 
     Parameters
     ----------
     job : Job
-        Of this client alone, with the server.
+        Job of this client alone, with the server.
     host : str
-        The client's.
+        The client's host.
     key : tuple of int
-        Of the generator of its times.
+        Key of the random generator of its times.
     rate_hz : float
-        Requests a second, Poisson.
+        Requests per second, Poisson.
     begins_ps : int
-        Before that it asks for nothing.
+        Start of the requests, ps.
     """
 
     def __init__(self, job: Job, host: str, key: tuple[int, int], rate_hz: float, begins_ps: int) -> None:
@@ -50,13 +50,13 @@ class RequestClient:
         self.digest = b""
         self._times = self._due(np.random.Generator(np.random.Philox(key=list(key))), rate_hz, begins_ps)
         self.due_ps = next(self._times)
-        """of its present request, or the next one"""
+        """Due time of its present request, or of the next one, ps."""
         self.ready_ps: int | None = None
-        """when the server has computed its answer; None: it has not begun"""
+        """Time at which the server has computed its answer, ps; None: it has not begun."""
 
     @property
     def done(self) -> int:
-        """Requests that were answered."""
+        """Number of answered requests."""
         return len(self.latencies_ps)
 
     @staticmethod
@@ -69,7 +69,7 @@ class RequestClient:
                 yield round(at_ps)
 
     def answered(self, done_ps: int) -> str:
-        """An answer is there: note its latency; what is wrong with it, or nothing."""
+        """Record the latency of an answer; return a text if the answer is wrong, '' otherwise."""
         self.asking = False
         if not np.array_equal(self.given.view(np.uint32), self.got.view(np.uint32)):
             return f"{self.host}: request {self.done} has another answer than the server gave"
@@ -81,20 +81,21 @@ class RequestClient:
 
 @dataclass
 class ServiceRun(TaskRun):
-    """The state of an inference task: all its requests are one round.
+    """State of an inference task: all its requests are one round.
 
-    A client sends a request when it is due and the one before was answered. The server computes for one request at a
-    time, in the order in which they are sent; it computes before request and answer cross the network, which takes as
-    long as between the two. An answer is a PULL of a job of this client alone, so one that is lost is sent again.
+    A client sends a request when it is due and the previous one is answered. The server computes for one request at a
+    time, in the order in which they are sent. In the simulation it computes before request and answer cross the
+    network, which takes the same time as computing in between. An answer is a PULL of the client's own job, so a lost
+    answer is resent.
     """
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._clients: list[RequestClient] = []
-        self._free_ps = 0  # when the server has computed all that it was asked for
+        self._free_ps = 0  # when the server has computed all requests so far
 
     def begin(self, now_ps: int) -> None:
-        """Clients ask from now on."""
+        """Start the clients' requests now."""
         serving, name = self.order.task.serving, crc32(self.order.task.name.encode())
         assert serving is not None  # as it was made  # noqa: S101
         self.phase = "serving"
@@ -110,11 +111,11 @@ class ServiceRun(TaskRun):
 
     @property
     def begun(self) -> bool:
-        """Whether anything has been asked."""
+        """Whether any request has been sent."""
         return any(client.done or client.asking for client in self._clients)
 
     def next_ps(self) -> int | None:
-        """When a request is due, or an answer is computed, picoseconds."""
+        """Return when the next request is due or the next answer is computed, picoseconds; None if there is none."""
         if self.died:
             return None
         waiting = [client for client in self._clients if not client.asking and self._is_left(client)]
@@ -124,7 +125,7 @@ class ServiceRun(TaskRun):
         return client.done < self.order.task.rounds
 
     def _once(self, now_ps: int) -> bool:
-        """Take answers that are there, ask what is due; nothing is left to do after that."""
+        """Take answers and send due requests; return False, because nothing is left to do after that."""
         if self.died or self.round_is_done:
             return False
         records = self.network.endpoints.records
@@ -160,14 +161,14 @@ class ServiceRun(TaskRun):
         self.network.post(worker, Post(Collective.PULL, None, client.got, number), elements)
 
     def end_round(self) -> str | None:
-        """End the task's only round, since all requests are answered; returns None."""
+        """End the task's only round, since all requests are answered; return None."""
         if self._held:
             self.digest = hashlib.sha256(b"".join(client.digest for client in self._clients)).digest()
         self.round, self.ended, self.times = self.order.task.rounds, True, {}
         return None
 
     def latencies(self) -> dict[str, Any]:
-        """For the report 'served'."""
+        """Return the latencies for the report 'served'."""
         serving = self.order.task.serving
         assert serving is not None  # as it was made  # noqa: S101
         all_ps = np.array([latency_ps for client in self._clients for latency_ps in client.latencies_ps], np.int64)

@@ -1,4 +1,4 @@
-"""A task at its hosts: trains (lets time pass), uploads, aggregates, broadcasts, round after round."""
+"""A task at its hosts: it trains (lets time pass), uploads, aggregates and broadcasts, round after round."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,13 +35,13 @@ from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, EndpointState
 
 LEARNING_RATE: Final = 0.1
-"""of the synthetic task: weights -= rate * sum of gradients / workers"""
+"""Learning rate of the synthetic task: weights -= rate * sum of gradients / workers."""
 GRID: Final = np.float32(4096)
-"""gradients are multiples of its inverse: sums of thousands are exact in float32 and on lanes, in any order"""
+"""Gradients are multiples of its inverse: sums of thousands are exact in float32 and on lanes, in any order."""
 
 
 def gradient(task: str, rank: int, round_: int, elements: int) -> FloatArray:
-    """A worker's gradient in a round: about normal numbers that depend only on the arguments; float32 (elements,)."""
+    """Return a worker's gradient in a round: roughly normal numbers from these arguments only; float32 (elements,)."""
     key = np.random.Philox(key=[crc32(task.encode()), rank << 32 | round_])
     drawn = np.random.Generator(key).standard_normal(elements, np.float32)
     return np.asarray(np.round(drawn * GRID) / GRID, np.float32)
@@ -49,15 +49,15 @@ def gradient(task: str, rank: int, round_: int, elements: int) -> FloatArray:
 
 @dataclass
 class TaskRun:
-    """The state of a task. ``step`` is called whenever something may have ended.
+    """State of a task; call ``step`` whenever an endpoint may be done.
 
     Both directions on one tree: PUSH_PULL, where the server answers chunk by chunk. On two trees, or with an
-    aggregation time: PUSH, then the server adds and updates, then PULL. Round a ring, or in several trees at once, of
-    which the server's host is a member with zeros: ALL_REDUCE, then every host updates. Either way weights become
-    w - step * sum, with step = float32(rate / n), as the server's core computes them.
+    aggregation time: PUSH, then the server adds and updates, then PULL. On a ring, or in several trees at once, of
+    which the server's host is a member with zeros: ALL_REDUCE, then every host updates. In all cases weights become w -
+    step * sum, with step = float32(rate / n), as the server's core computes them.
 
     With ``turns`` it trains when it is told to (`begin_round`), and communicates as soon as it is ``lit``; before that
-    it is 'idle'.
+    its phase is 'idle'.
     """
 
     order: TaskOrder
@@ -68,26 +68,26 @@ class TaskRun:
     phase: str = "training"
     turns: bool = False
     lit: bool = True
-    """whether it may communicate now"""
+    """Whether it may communicate now."""
     due: dict[int, int] = field(default_factory=dict)
-    """endpoint -> when its collective begins; what is not posted yet"""
+    """By endpoint: when its collective begins, ps; only those not yet posted."""
     wake_ps: int | None = None
-    """when an aggregation ends"""
+    """End of an aggregation, ps; None without one."""
     times: dict[str, int] = field(default_factory=dict)
     digest: bytes = b""
-    """of the rounds until now: SHA-256 of that before and the weights; empty in the flow model, which has none"""
+    """SHA-256 over the previous digest and the weights, round by round; empty in the flow model, without weights."""
     ended: bool = False
     error: str | None = None
     died: list[str] = field(default_factory=list)
-    """hosts where its process has ended; nothing goes on while there are any"""
+    """Hosts where its process has ended; the task stands still while there are any."""
     coming: TaskOrder | None = None
-    """what it goes on with after this round"""
+    """Order with which it continues after this round; None without one."""
     restored: dict[str, int] | None = None
-    """since its hosts, or their data, changed, until they train: what that took"""
+    """Cost of restoring data and model, set when its hosts are ready to train again; None after it was reported."""
 
     def __post_init__(self) -> None:
         task = self.order.task
-        # The flow model needs no numbers of a model, only how many there are.
+        # The flow model needs only the number of elements, not their values.
         self._held = task.elements if self.network.holds_arrays else 0
         self.weights: FloatArray = np.zeros(self._held, np.float32)
         self.checkpoint: FloatArray = self.weights.copy()
@@ -95,8 +95,8 @@ class TaskRun:
         self.arrays: list[FloatArray] = [np.zeros(self._held, np.float32) for _ in task.workers]
         self._reading: TaskReading | None = None
         self._unread: set[Read] = set()
-        self._present: set[Read] = set()  # of these, in turns, what is read now
-        self._lacking = False  # workers without a model
+        self._present: set[Read] = set()  # in turns, the subset that is being read now
+        self._lacking = False  # whether workers are without a model
         self._began_ps = 0
 
     @property
@@ -111,12 +111,12 @@ class TaskRun:
 
     @property
     def upload(self) -> Job:
-        """The job that gradients travel in; of several trees the first."""
+        """Job that carries gradients; with several trees the first."""
         return self.jobs.get("upload") or next(iter(self.jobs.values()))
 
     @property
     def present(self) -> list[Job]:
-        """The jobs of the present phase: one, or of several trees those that carry anything."""
+        """Jobs of the present phase: one, or with several trees all that carry a part."""
         if self.exchanged:
             return [job for job, _ in parts_of(self.jobs.values(), self.order.task.elements)]
         sends = self.phase in ("broadcasting", "restoring")
@@ -129,10 +129,10 @@ class TaskRun:
 
     @property
     def begun(self) -> bool:
-        """Whether anything of the present round has been done."""
+        """Whether any part of the present round has been done."""
         return bool(self.times) or self.phase in ("reading", "restoring")
 
-    # --- how it begins, and goes on elsewhere
+    # --- begin and restore
 
     def begin(self, now_ps: int) -> None:
         """Begin: the hosts read their data, then train."""
@@ -140,7 +140,7 @@ class TaskRun:
         self._prepare(now_ps)
 
     def resume(self, state: Saved | None) -> None:
-        """Begin where an earlier attempt was, if anything is left of it: its hosts lack the model."""
+        """Continue from the state of an earlier attempt, if there is any; its hosts lack the model."""
         if state is None:
             return
         self.round, self.digest = state.iteration, state.arrays["digest"].tobytes()
@@ -149,11 +149,11 @@ class TaskRun:
         self._lacking = True
 
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
-        """The arrays that :meth:`resume` needs, beside the round."""
+        """Return the arrays that :meth:`resume` needs, beside the round."""
         return {"weights": self.weights, "digest": np.frombuffer(self.digest, np.uint8)}
 
     def turn(self, order: TaskOrder, jobs: Mapping[Role, Job], now_ps: int) -> None:
-        """Go on with the plans, and at the hosts, of another order; the present round begins again."""
+        """Continue with the plans and hosts of another order; the present round begins again."""
         before = {*self.order.reads} - self._unread
         self._lacking |= any(worker not in self.order.task.workers for worker in order.task.workers) or bool(order.anew)
         self._unread = {*order.reads} - {read for read in before if read[1] not in order.anew}
@@ -178,35 +178,35 @@ class TaskRun:
             self.begin_round(now_ps)
 
     def await_turn(self, now_ps: int) -> None:
-        """Rest until it is its turn to read its data, and then to train."""
+        """Rest until it is this task's turn to read its data, and then to train."""
         self._unread, self._began_ps = set(self.order.reads), now_ps
         self.rest()
 
     @property
     def to_read(self) -> tuple[Link, ...] | None:
-        """In turns: circuits over which its hosts read what they lack first; () for none; None: they lack nothing."""
+        """In turns: circuits for reading missing data first; () if none are needed; None without missing data."""
         if not self._unread or not self.turns:
             return None
         plans = self._read_plans()
         return next((lit for read in sorted(self._unread) if (lit := lit_of(plans[read[:2]]))), ())
 
     def read(self, circuits: tuple[Link, ...]) -> None:
-        """Its hosts read what they can over these circuits, as soon as it is lit."""
+        """Have its hosts read their data over these circuits as soon as it is lit."""
         plans = self._read_plans()
         self._present = {read for read in self._unread if lit_of(plans[read[:2]]) in ((), circuits)}
         self.phase = "reading"
 
     def _read_plans(self) -> dict[tuple[str, str], Plan]:
-        """By home and reader: where circuits change, plans of the orchestrator."""
+        """Return the orchestrator's read plans by home and reader, used where circuits change."""
         return {(plan.server or "", plan.workers[0]): plan for plan in self.order.read_plans.values()}
 
     def reader_at(self, home: str) -> str | None:
-        """The host that reads data at ``home`` now, or is about to; None if there is none."""
+        """Return the host that reads data at ``home`` now, or is about to; None if there is none."""
         unread = sorted(self._unread) if self.turns or self._reading is not None else []
         return next((reader for at, reader, _ in unread if at == home), None)
 
     def _restore(self, now_ps: int) -> None:
-        """The server sends the model to all workers: exactly what they have, or lack."""
+        """Have the server send the model to all workers."""
         self.phase = "restoring"
         for array in self.arrays:
             array[:] = 0
@@ -230,7 +230,7 @@ class TaskRun:
             self._reading = None
 
     def begin_round(self, now_ps: int) -> None:
-        """Every worker trains; its upload begins when it is done."""
+        """Start training at every worker; its upload begins when it is done."""
         task = self.order.task
         self.phase = "training"
         self.times = {"started_ps": now_ps}
@@ -245,15 +245,15 @@ class TaskRun:
         self.due |= dict.fromkeys(map(self._serving, self.present), min(self.due.values()))
 
     def rest(self) -> None:
-        """Do nothing until the next round is to begin."""
+        """Do nothing until the next round begins."""
         self.phase, self.lit, self.times = "idle", False, {}
 
     def trained(self, now_ps: int) -> bool:
-        """Whether all workers have trained for the present round."""
+        """Return whether all workers have trained for the present round."""
         return self.phase != "idle" and now_ps >= self.times["trained_ps"]
 
     def next_ps(self) -> int | None:
-        """When to call ``step`` if no endpoint is done before, picoseconds; a task in darkness waits for light."""
+        """Return when to call ``step`` if no endpoint is done before, ps; a task without light waits for it."""
         if self.died:
             return None
         times = list(self.due.values()) if self.lit else []
@@ -262,18 +262,18 @@ class TaskRun:
         return min(times, default=None)
 
     def active(self) -> list[int]:
-        """Endpoints whose collective is under way."""
+        """Return the endpoints whose collective is in progress."""
         indices = np.array([index for job in self.jobs.values() for index in job.endpoints])
         busy: list[int] = indices[self.network.endpoints.records["status"][indices] == EndpointState.ACTIVE].tolist()
         return busy if self._reading is None else busy + self._reading.active()
 
     def step(self, now_ps: int) -> None:
-        """Go as far as it can now."""
+        """Take all steps that are possible now."""
         while not self.ended and self._once(now_ps):
             pass
 
     def _once(self, now_ps: int) -> bool:
-        """Take one step; False if the task must wait."""
+        """Take one step; return False if the task must wait."""
         if self.phase == "idle" or not self.lit or self.died:
             return False
         if self.phase == "reading" and self._reading is None:
@@ -339,11 +339,14 @@ class TaskRun:
 
     @property
     def round_is_done(self) -> bool:
-        """Whether all of a round is."""
+        """Whether the whole round is done."""
         return "done_ps" in self.times
 
     def end_round(self) -> str | None:
-        """Check that all got the same; what is wrong, if anything. The next round is to be begun, or it has ended."""
+        """End a round, and check that all hosts have the same weights; return an error text, or None.
+
+        Afterwards the next round can begin, unless the task has ended.
+        """
         if fault := self._differs():
             self._give_up(f"round {self.round}: {fault}")
             return self.error
@@ -356,7 +359,7 @@ class TaskRun:
         return None
 
     def _differs(self) -> str:
-        """Which worker has other weights than the server; empty where all have the same."""
+        """Return a text that names a worker whose weights differ from the server's; '' if all are equal."""
         for rank, array in zip(self.order.all_ranks, self.arrays, strict=True):
             if not np.array_equal(array.view(np.uint32), self.weights.view(np.uint32)):
                 return f"worker {rank} and the server have different weights"
@@ -366,7 +369,7 @@ class TaskRun:
         step = np.float32(LEARNING_RATE / len(self.arrays))
         at_ps = self.wake_ps or now_ps
         self.wake_ps = None
-        if self.exchanged:  # every host has the sum, and updates its own
+        if self.exchanged:  # every host has the sum, and updates its weights
             before = self.weights.copy()
             self.weights -= step * self.sum
             for array in self.arrays:
@@ -380,22 +383,22 @@ class TaskRun:
         self.due = dict.fromkeys(self.endpoints, now_ps)
 
     def _carries(self, index: int) -> int:
-        """Numbers that an endpoint gives or gets, of arrays that nobody holds."""
+        """Return the numbers that an endpoint sends or receives, for arrays that exist only in the model."""
         part = self._job_of(index).plan.part_of(self.order.task.elements)
         return int(part.stop - part.start)
 
     def _serving(self, job: Job) -> int:
-        """Endpoint of the global model's host."""
+        """Return the endpoint of the global model's host."""
         if job.server is None:
             return job.members[self.order.task.server]
         return job.server
 
     def _job_of(self, index: int) -> Job:
-        """The job that an endpoint belongs to."""
+        """Return the job of an endpoint."""
         return next(job for job in self.present if index in job.endpoints)
 
     def _operation(self, index: int) -> Post:
-        """The operation of an endpoint in the present phase."""
+        """Return the operation of an endpoint in the present phase."""
         job = self._job_of(index)
         serves = index == self._serving(job)
         own = self.arrays[0 if serves else list(job.members.values()).index(index)]
@@ -404,7 +407,7 @@ class TaskRun:
             if serves:
                 own = self.weights.copy() if restores else self.sum
             own = own[job.plan.part_of(self.order.task.elements)]
-            # The bits of a model and zeros: integers add them up as they are, and a ring adds floats.
+            # The bits of a model and zeros: switches add them as integers, a ring as floats.
             words = restores and job.plan.in_network
             return Post(Collective.ALL_REDUCE, own, own, self.round, words=words)
         if self.phase in ("broadcasting", "restoring"):
@@ -417,11 +420,11 @@ class TaskRun:
         return Post(Collective.PUSH_PULL, source, target, self.round, LEARNING_RATE)
 
 
-# A swap of trees that is under way: from the change of epoch until every worker has again all that was in flight.
+# A swap of trees in progress: from the change of epoch until every worker has received everything that was in flight.
 
 
 class OpenSwap:
-    """Counts at the begin of a swap; made before any endpoint changes."""
+    """Counts at the start of a swap; to be made before any endpoint changes."""
 
     def __init__(self, network: JobNetwork, run: TaskRun, role: Role) -> None:
         self._endpoints = network.endpoints
@@ -438,11 +441,11 @@ class OpenSwap:
         self._late = self._count_late()
 
     def caught_up(self) -> bool:
-        """Whether every worker has what any of them had sent."""
+        """Return whether every worker has received all chunks that any of them had sent."""
         return all(self._endpoints.oldest_missing(index) >= self._frontier for index in self._workers)
 
     def interruption(self, now_ps: int) -> Interruption:
-        """The cost of the swap until now."""
+        """Return the cost of the swap until now."""
         frames, octets = self._count_resent()
         return Interruption(
             role=self.role,
@@ -463,27 +466,27 @@ class OpenSwap:
         return sum(self._endpoints.status(index).refused["epoch"] for index in self._job.endpoints)
 
 
-# Checkpoints of tasks that may begin anew: what a later attempt goes on from, whatever ended the one before.
+# Checkpoints of tasks that may begin again: the state for a later attempt, however the previous one ended.
 
 
 class AttemptFiles:
-    """A file for each task with ``max_restarts``, as `p4reduce.group.checkpoint` writes them.
+    """A checkpoint file for each task with ``max_restarts``, written by `p4reduce.group.checkpoint`.
 
-    It stands for a place that all hosts can reach. A task's first attempt never finds anything.
+    It models storage that all hosts can reach. A task's first attempt never finds a file.
 
     Parameters
     ----------
     folder : Path or None
-        Where they are, made when it is needed; None: nothing is kept, and later attempts begin with the first round.
+        Folder of the files, made when needed; None: nothing is kept, and later attempts begin with the first round.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self.database = ""
-        """of the tasks: those of another one may have the same names"""
+        """Database of the tasks; those of another database may have the same names."""
 
     def begin(self, run: TaskRun) -> None:
-        """An attempt is about to begin; `CheckpointError` where what is left of the one before is damaged."""
+        """Prepare an attempt; raise `CheckpointError` if the checkpoint of the previous attempt is damaged."""
         kept = self._of(run.order)
         if kept is None:
             return
@@ -493,7 +496,7 @@ class AttemptFiles:
             self._remove(kept)
 
     def keep(self, run: TaskRun) -> None:
-        """Write a checkpoint after a round. `CheckpointError` if it cannot be written."""
+        """Write a checkpoint after a round. Raises `CheckpointError` if it cannot be written."""
         kept = self._of(run.order)
         if kept is not None:
             kept.path.parent.mkdir(parents=True, exist_ok=True)
@@ -518,38 +521,38 @@ class AttemptFiles:
             self._folder.rmdir()
 
 
-# Tasks that take turns: plays a timetable, window after window, round after round, without asking the orchestrator.
+# Tasks that take turns: play a timetable, window after window and round after round, without the orchestrator.
 
 
 _STEP_PS: Final = 200_000
-"""in which is looked whether an answer that was owed has left"""
+"""Interval of checks whether an owed answer has left, ps."""
 
 Change = Callable[[TaskRun, Role, Plan], None]
-"""A function that moves a task to another plan of one of its jobs."""
+"""Function that moves a task to another plan of one of its jobs."""
 Tell = Callable[[ReportKind, Mapping[str, Any]], None]
-"""Report something: its kind and data."""
+"""Function that reports an event: its kind and data."""
 
 
 class TaskRounds:
-    """One schedule at a time.
+    """Player of one timetable at a time.
 
-    Hosts of a task read their data first, in windows of their own. A task trains while others communicate: from the
-    opening of another process's window on. It communicates once a round, when its window is lit. Circuits turn only
-    when everything of the window before has arrived.
+    Hosts of a task read their data first, in separate windows. A task trains while others communicate: from the opening
+    of another process's window on. It communicates once per round, when its window is lit. Circuits turn only when all
+    frames of the previous window have arrived.
     """
 
     def __init__(self, network: Carrier, change: Change, tell: Tell) -> None:
         self._network, self._change, self._tell = network, change, tell
         self._table: Timetable | None = None
         self._next: Timetable | None = None
-        self._lit: tuple[Link, ...] = ()  # of the window
+        self._lit: tuple[Link, ...] = ()  # circuits of the window
         self._standing: tuple[Link, ...] = ()
         self._round, self._place = 0, -1
         self._open = False
-        self._reads = False  # whether hosts read their data in the window that is open
-        self._own: list[TaskRun] = []  # of the window that is open, as long as something of theirs is under way
+        self._reads = False  # whether hosts read their data in the open window
+        self._own: list[TaskRun] = []  # tasks of the open window that still communicate
         self._started_ps = self._lit_ps = 0
-        self._clear_ps = 0  # until then frames of a task that was given up may be under way
+        self._clear_ps = 0  # until then frames of a stopped task may be in flight
         self._lost = (0, 0)
 
     @property
@@ -558,12 +561,12 @@ class TaskRounds:
         return 0 if self._table is None else self._table.number
 
     def turn(self) -> ScheduleTurn:
-        """The present place in the schedule."""
+        """Return the present place in the schedule."""
         waiting = 0 if self._next is None else self._next.number
         return ScheduleTurn(self.number, waiting, self._round, self._place, self._lit, self._open)
 
     def set(self, timetable: Timetable) -> None:
-        """Another timetable from the end of this round on; see the protocol."""
+        """Set the timetable that applies from the end of this round on; see the protocol."""
         known = [table.number for table in (self._table, self._next) if table is not None]
         if timetable.number in known:
             return
@@ -579,7 +582,7 @@ class TaskRounds:
         self._next = timetable
 
     def stand(self, circuits: tuple[Link, ...]) -> int:
-        """Circuits that stay in all windows from now on; for how long those that are new are dark, ps."""
+        """Set the circuits that stay in all windows from now on; return how long the new ones are dark, ps."""
         new, before = {*circuits}, {*self._standing}
         if new == before:
             return 0
@@ -589,18 +592,18 @@ class TaskRounds:
         return dark_ps
 
     def step(self, runs: Mapping[str, TaskRun], now_ps: int) -> bool:
-        """Go as far as it can now; whether tasks may have something to do."""
+        """Take all steps that are possible now; return whether tasks may have something to do."""
         went = False
         while self._once(self._here(runs), now_ps):
             went = True
         return went
 
     def _here(self, runs: Mapping[str, TaskRun]) -> dict[str, TaskRun]:
-        """Tasks of this schedule; others wait for theirs."""
+        """Return the tasks of the present schedule; others wait for theirs."""
         return {name: run for name, run in runs.items() if run.turns and (run.order.schedule or 0) <= self.number}
 
     def next_ps(self, runs: Mapping[str, TaskRun], now_ps: int) -> int | None:
-        """When to call ``step`` if nothing of a task ends before, picoseconds."""
+        """Return when to call ``step`` if no part of a task ends before, picoseconds."""
         times = []
         if self._open:
             if self._lit_ps > now_ps:
@@ -620,7 +623,7 @@ class TaskRounds:
             return True
         live = [] if self._table is None else self._live(self._table.windows, runs)
         following = [place for place in live if place > self._place]
-        if not following and (self._place >= 0 or self._next is not None):  # a round has ended, or none is under way
+        if not following and (self._place >= 0 or self._next is not None):  # a round has ended, or none is in progress
             self._end_round(runs)
             return True
         if not following or self._table is None:
@@ -631,7 +634,7 @@ class TaskRounds:
         return self._begin_window(self._table, following[0], runs, now_ps)
 
     def _train(self, runs: Mapping[str, TaskRun], now_ps: int, whose: Callable[[int], bool]) -> None:
-        """Tasks of processes that have nothing to do."""
+        """Start the training of idle tasks of the processes that ``whose`` accepts."""
         assert self._table is not None  # noqa: S101
         for window in self._table.windows:
             for name in window.tasks:
@@ -655,7 +658,7 @@ class TaskRounds:
         self._tell("schedule", {"number": self._table.number})
 
     def _begin_window(self, table: Timetable, place: int, runs: Mapping[str, TaskRun], now_ps: int) -> bool:
-        """Have the others train and turn the mirrors; False while a task of the window trains."""
+        """Have the others train, and turn the mirrors; return False while a task of the window trains."""
         window = table.windows[place]
         own = [runs[name] for name in window.tasks if name in runs]
         if not all(run.trained(now_ps) for run in own):
@@ -668,9 +671,9 @@ class TaskRounds:
         return True
 
     def _begin_reading(self, runs: Mapping[str, TaskRun], now_ps: int) -> bool:
-        """Before all others: a window in which hosts of tasks that have not begun read their data; whether one begins.
+        """Open a window, before all others, in which new tasks read their data; return whether it opened.
 
-        Who has data to read over the same circuits reads with the first one.
+        All tasks that read over the same circuits, or over none, share the window.
         """
         waiting = [(run, circuits) for run in runs.values() if (circuits := run.to_read) is not None]
         if not waiting or self._table is None:
@@ -693,7 +696,7 @@ class TaskRounds:
             self._lit, self._lit_ps = circuits, now_ps + table.delta_ps
 
     def _go_on(self, now_ps: int) -> bool:
-        """Light, and the end of a window."""
+        """Process the light and the end of a window; return whether anything changed."""
         assert self._table is not None  # noqa: S101
         if now_ps >= self._lit_ps and not all(run.lit or run.phase == "idle" for run in self._own):
             for run in self._own:
@@ -702,7 +705,7 @@ class TaskRounds:
         for run in list(self._own):
             if not _busy(run) and not any(self._network.lingers(job) for job in run.jobs.values()):
                 self._own.remove(run)
-                if run.ended and run.round < run.order.task.rounds:  # it was given up
+                if run.ended and run.round < run.order.task.rounds:  # it was stopped
                     self._clear_ps = now_ps + self._table.guard_ps
         if self._own or now_ps < max(self._lit_ps, self._clear_ps):
             return False
@@ -729,5 +732,5 @@ class TaskRounds:
 
 
 def _busy(run: TaskRun) -> bool:
-    """Whether a task has something to send, or to wait for, in the window that is open."""
+    """Return whether a task sends, or waits for frames, in the open window."""
     return not run.ended and run.phase != "idle"

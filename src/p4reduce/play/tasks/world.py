@@ -38,21 +38,21 @@ from p4reduce.topologies.model import Hop
 from p4switch.base.closing import Closable
 from p4switch.base.safe_yaml import one_line
 
-# What an executor reports, numbered from 1 on, until the caller has kept it.
+# Reports of an executor, numbered from 1 on, kept until the caller has stored them.
 
 
 _OFTEN: Final = ("round", "window")
-"""kinds that no caller waits for"""
+"""Kinds of reports that callers do not wait for."""
 
 
 class ReportLog:
-    """Reports in their order."""
+    """Reports in order."""
 
     def __init__(self) -> None:
-        self._kept: list[ExecutorReport] = []  # from `_forgotten` + 1 on
+        self._kept: list[ExecutorReport] = []  # from number `_forgotten` + 1 on
         self._forgotten = 0
         self.news = 0
-        """number of the last report that is not of a round or window"""
+        """Number of the last report that is not of a round or window."""
 
     def add(self, at_ps: int, kind: ReportKind, task: str | None, data: Mapping[str, Any]) -> None:
         """Add a report."""
@@ -62,25 +62,25 @@ class ReportLog:
             self.news = number
 
     def after(self, number: int) -> list[ExecutorReport]:
-        """Reports from ``number`` + 1 on; earlier ones are forgotten."""
+        """Return reports from ``number`` + 1 on; earlier ones are forgotten."""
         known = max(0, number - self._forgotten)
         del self._kept[:known]
         self._forgotten += known
         return list(self._kept)
 
 
-# What tests and trials do to a network: links that are cut and mended, hosts that end, switches that begin anew.
+# Faults that tests and trials cause in a network: links cut and mended, hosts ended, switches restarted.
 
 
 _CUT: Final = Faults(loss=1.0)
 Die = Callable[[str, str | None], None]
-"""Processes at a host end, of a task or of all."""
+"""Function that ends the processes of a task, or of all tasks, at a host."""
 Tell = Callable[[ReportKind, Mapping[str, Any]], None]
-"""Report something: its kind and data."""
+"""Function that reports an event: its kind and data."""
 
 
 class TaskDamage:
-    """Has its agenda, and what is down now. ``faults``: of links that are whole; ``die``: ends processes at hosts."""
+    """Agenda of faults, and what is down now. ``faults``: those of intact links; ``die``: ends processes at hosts."""
 
     def __init__(
         self,
@@ -96,19 +96,19 @@ class TaskDamage:
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         self._entered = 0
         self._cut: set[Hop] = set()
-        self._away: dict[str, int] = {}  # switches and hosts, and how many of their absences have not ended
+        self._away: dict[str, int] = {}  # switches and hosts: number of absences that have not ended
         self._down: set[Hop] = set()
 
     def down(self) -> set[Hop]:
-        """Links without a carrier, both directions."""
+        """Return the links without a carrier, both directions."""
         return set(self._down)
 
     def next_ps(self) -> int | None:
-        """When the next change is due, picoseconds; None: never."""
+        """Return when the next change is due, picoseconds; None: never."""
         return min((due[0] for due in self._agenda), default=None)
 
     def change_link(self, a: str, b: str, *, up: bool, at_ps: int | None = None) -> None:
-        """Cut the link of two neighbours, or mend it, now or at a time; frames that are on it arrive."""
+        """Cut or mend the link of two neighbours, now or at a time; frames on it still arrive."""
         ends = ((a, self._topology.port(a, b)), (b, self._topology.port(b, a)))
 
         def change() -> None:
@@ -118,12 +118,12 @@ class TaskDamage:
         self._enter(f"link {a} - {b}", at_ps, change)
 
     def end_process(self, host: str, *, task: str, at_ps: int | None = None) -> None:
-        """The process of a task at a host ends, now or at a time; its host stays."""
+        """End a task's process at a host, now or at a time; the host stays."""
         self._check_host(host)
         self._enter(f"task {task} at {host}", at_ps, lambda: self._die(host, task))
 
     def end_host(self, host: str, *, at_ps: int | None = None, away_ps: int | None = None) -> None:
-        """A host ends, now or at a time, with all processes at it; after ``away_ps``, if given, it is back without."""
+        """End a host and all its processes, now or at a time; after ``away_ps``, if given, the host alone returns."""
         self._check_host(host)
         if away_ps is not None and away_ps < 0:
             raise ClusterError(f"host {host}: away_ps: {away_ps} is below 0")
@@ -169,7 +169,7 @@ class TaskDamage:
         self._enter(f"switch {switch}", at_ps + away_ps, begin)
 
     def happen(self) -> None:
-        """Do what is due now."""
+        """Make the changes that are due now."""
         while self._agenda and self._agenda[0][0] <= self._network.now:
             self._agenda.pop(0)[2]()
 
@@ -183,7 +183,7 @@ class TaskDamage:
         self._agenda.sort(key=lambda entry: entry[:2])
 
     def _settle(self) -> None:
-        """Make links what they are to be by now, and tell of those that changed."""
+        """Update the state of all links, and report those that changed."""
         for link in self._topology.links:
             ends = ((link.a, link.port_a), (link.b, link.port_b))
             up = self._cut.isdisjoint(ends) and not (self._away.get(link.a) or self._away.get(link.b))
@@ -194,16 +194,16 @@ class TaskDamage:
                 self._tell("link", {"node": link.a, "port": link.port_a, "up": up})
 
 
-# Memory for the models of tasks: a task that has none is refused, and the others go on.
+# Memory for the models of tasks: a task that does not fit is refused, and the others go on.
 
 
 def half_of_memory() -> int:
-    """Half of this machine's memory, bytes."""
+    """Return half of this machine's memory, bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def check_memory(order: TaskOrder, others: Iterable[TaskOrder], most_bytes: int) -> None:
-    """`ClusterError` when a task's models and their copies would not fit beside those of the others."""
+    """Raise `ClusterError` if a task's models and their copies do not fit beside those of the others."""
     needed, used = _model_bytes(order), sum(map(_model_bytes, others))
     if used + needed > most_bytes:
         raise ClusterError(
@@ -212,9 +212,9 @@ def check_memory(order: TaskOrder, others: Iterable[TaskOrder], most_bytes: int)
 
 
 def _model_bytes(order: TaskOrder) -> int:
-    """Memory of a task's models: one for each worker, the server's three, and what drawing and checking one takes.
+    """Return the memory of a task's models: one per worker, the server's three, and that for drawing and checking one.
 
-    Of an all-to-all: what every host gives, gets and gets back.
+    For an all-to-all: the arrays that every host sends, receives and gets back.
     """
     hosts = len(order.task.workers) + 1
     if order.task.exchange == "a2a":
@@ -222,16 +222,16 @@ def _model_bytes(order: TaskOrder) -> int:
     return 4 * order.task.elements * (hosts + 6)
 
 
-# Leaving a network whose time a viewer holds, as soon as something else is to be done.
+# Leaving a network whose time a viewer holds, as soon as a request arrives.
 
 
 class _WantedError(Exception):
-    """A client waits; never leaves :func:`wanted`."""
+    """Raised when a client waits; never leaves :func:`wanted`."""
 
 
 @contextmanager
 def wanted(unless: Callable[[], bool] | None) -> Iterator[Callable[[], None] | None]:
-    """A check that a held network calls now and then: it ends the block between two events if ``unless`` says so."""
+    """Yield a check that a held network calls regularly: it ends the block between two events if ``unless()``."""
 
     def check() -> None:
         if unless is not None and unless():
@@ -247,18 +247,18 @@ def wanted(unless: Callable[[], bool] | None) -> Iterator[Callable[[], None] | N
 
 
 Reporter = Callable[[TaskRun, ReportKind, Mapping[str, Any]], None]
-"""Tell of a task."""
+"""Function that reports an event of a task."""
 
 
 class Changes:
-    """Gives runs their endpoints, and takes them away.
+    """Manager of runs' endpoints: creation, replacement and removal.
 
     Parameters
     ----------
     network : Carrier
-        Where.
+        Network of the endpoints.
     report : callable
-        Tells of a task.
+        Reports an event of a task.
     fail : callable
         Ends a run, with a reason.
     """
@@ -266,10 +266,10 @@ class Changes:
     def __init__(self, network: Carrier, report: Reporter, fail: Callable[[TaskRun, str], None]) -> None:
         self._network, self._report, self._fail = network, report, fail
         self.open: list[OpenSwap] = []
-        """swaps whose workers have not caught up"""
+        """Swaps whose workers have not caught up."""
 
     def add(self, order: TaskOrder) -> dict[Role, Job]:
-        """The endpoints of an order's plans; after an error there are none."""
+        """Create the endpoints of an order's plans; after an error there are none."""
         jobs: dict[Role, Job] = {}
         try:
             for role, plan in order.plans.items():
@@ -281,7 +281,7 @@ class Changes:
         return jobs
 
     def check(self, run: TaskRun, order: TaskOrder) -> None:
-        """`TaskRefusedError` for an order that a run cannot go on with."""
+        """Raise `TaskRefusedError` for an order with which a run cannot continue."""
         name = order.task.name
         if order.task.elements != run.order.task.elements:
             raise TaskRefusedError(f"task {name}: a running task keeps its model")
@@ -305,7 +305,7 @@ class Changes:
             return False
         try:
             jobs = self.add(order)
-        except Exception as error:  # it stays as it is
+        except Exception as error:  # the run stays as it is
             self._report(run, "replanned", {"error": f"{type(error).__name__}: {one_line(error)}"})
             return False
         old = list(run.jobs.values())
@@ -335,11 +335,11 @@ class Changes:
             swap = OpenSwap(self._network, run, role) if isinstance(self._network, JobNetwork) else None
             self._network.change_over(job, plan)
             self.open += [] if swap is None else [swap]
-        except Exception as error:  # half of its hosts may have changed: it cannot go on
+        except Exception as error:  # some of its hosts may have changed: it cannot go on
             self._fail(run, f"could not change to epoch {plan.epoch}: {type(error).__name__}: {one_line(error)}")
 
     def _renew(self, run: TaskRun, role: Role, plan: Plan) -> None:
-        """Hosts that exchange something know no epochs: between two collectives they get other endpoints."""
+        """Replace a job's endpoints between two collectives, because exchanging hosts have no epochs."""
         old = run.jobs[role]
         if any(run.active()):
             raise TaskRefusedError(f"task {run.order.task.name}: job {plan.job} cannot change within a collective")
@@ -355,21 +355,21 @@ class Changes:
         run.due = {places.get(index, index): at_ps for index, at_ps in run.due.items()}
 
     def follow(self) -> None:
-        """Tell of swaps whose workers have caught up by now."""
+        """Report swaps whose workers have caught up by now."""
         for swap in list(self.open):
             if swap.run.ended or swap.caught_up():
                 self.open.remove(swap)
                 self._report(swap.run, "resumed", to_plain(swap.interruption(self._network.now)))
 
     def next_ps(self) -> list[int]:
-        """When to look again, while a job catches up: as often as its busiest link carries a chunk."""
+        """Return when to check again while jobs catch up: once per chunk on their busiest links."""
         return [self._network.now + max(1, swap.run.jobs[swap.role].plan.chunk_ps) for swap in self.open]
 
     def die(self, run: TaskRun, host: str, *, whole: bool) -> None:
-        """Handle the end of a run's process at a host: the others stop, until the orchestrator says how to go on.
+        """Handle the end of a run's process at a host: the others stop until the orchestrator decides how to continue.
 
-        ``whole``: the host itself has ended; a task that would read data there fails. Where tasks take turns the task
-        fails, too: it could go on only after the round, for whose end the others would wait.
+        ``whole``: the host itself has ended; a task that would read data there fails. If the tasks take turns, the task
+        fails, too: it could continue only after the round, for whose end the others would wait.
         """
         if run.ended or host in run.died:
             return
@@ -393,11 +393,11 @@ class Changes:
 _WHOLE: Final = Faults()
 Time = Literal["virtual", "flow"]
 _EVENTS: Final = 1_000_000
-"""of the network, after which it is asked whether a client waits: about a second"""
+"""Events of the network between two checks whether a client waits: about a second."""
 
 
 class World(Closable):
-    """An :class:`~p4reduce.control_plane.orchestrator.executor.Executor`.
+    """An :class:`~p4reduce.control_plane.orchestrator.executor.Executor` of a simulated network.
 
     Not thread-safe, but P4Runtime calls may come at any time.
     The same requests at the same virtual times give the same packets, reports and bytes.
@@ -407,19 +407,19 @@ class World(Closable):
     topology : Topology
         The network.
     program : P4Program
-        What the switches run from the start.
+        Program of the switches from the start.
     queue_frames : int
         Frames of a port's queue, for each priority.
     faults, seed
-        Of all links.
+        Faults of all links, and their seed.
     background : Background or None
-        Traffic of others between all hosts, from the first moment on; None: no other traffic.
+        Background traffic between all hosts, from time 0 on; None: no other traffic.
     most_bytes : int or None
-        Of memory for the models of all tasks together; None: half of the machine's.
+        Memory for the models of all tasks together; None: half of the machine's.
     slowdowns : mapping or None
-        Hosts that train so many times longer than they are told to: what only rounds show.
+        Factors by which hosts train longer than they are told to; only rounds show it.
     checkpoints : Path or None
-        A folder for those of tasks that may begin anew; None: they begin with their first round.
+        Folder for checkpoints of tasks that may begin again; None: they begin with their first round.
     time : str
         'virtual', or 'flow': switches get entries, but no packets, and collectives take the time of the flow model.
     """
@@ -449,11 +449,11 @@ class World(Closable):
         self.background = background
         self._most_bytes = half_of_memory() if most_bytes is None else most_bytes
         self.term = 0
-        """of the orchestrator in charge"""
+        """Term of the orchestrator in charge."""
         self._database: str | None = None
         self._runs: dict[str, TaskRun] = {}
         self._ended: dict[str, Running] = {}
-        self._leaving: list[tuple[bool, list[Job]]] = []  # of tasks that have ended, and whether they took turns
+        self._leaving: list[tuple[bool, list[Job]]] = []  # jobs of tasks that have ended, and whether these took turns
         self._read_keys = read_keys()
         self._log = ReportLog()
         self.switches = ServedSwitches(topology)
@@ -482,7 +482,7 @@ class World(Closable):
     # --- the executor
 
     def now(self) -> int:
-        """Virtual time, picoseconds."""
+        """Return the virtual time, picoseconds."""
         return self.network.now
 
     @property
@@ -491,7 +491,7 @@ class World(Closable):
         return self.time != "flow"
 
     def take_charge(self, term: int, database: str) -> None:
-        """Give charge to an orchestrator, whose term is not below the last one; all must be of one database."""
+        """Put an orchestrator in charge; its term must not be below the last one, and its database the same."""
         if self._database not in (None, database):
             raise ClusterError(
                 "the network belongs to another database; end it, or give the database that it began with"
@@ -501,7 +501,7 @@ class World(Closable):
         self.term, self._database, self._attempts.database = term, database, database
 
     def start(self, order: TaskOrder) -> None:
-        """Run a task; nothing when it was started before."""
+        """Run a task; do nothing if it was started before."""
         name = order.task.name
         known = self.running([name]).get(name)
         if known is not None and order.attempt <= known.attempt:
@@ -535,7 +535,7 @@ class World(Closable):
         self._step(run)
 
     def swap(self, task: str, plans: Mapping[Role, Plan]) -> None:
-        """Change jobs of a running task to other epochs; nothing for those that have, or when it has ended."""
+        """Change jobs of a running task to other epochs; do nothing for jobs that have them, or if it has ended."""
         if task in self._ended:
             return
         run = self._run(task)
@@ -558,28 +558,28 @@ class World(Closable):
             self._step(run)
 
     def keep_plans(self, task: str) -> None:
-        """Forget an order to replan that waits."""
+        """Forget a waiting order to replan."""
         if task in self._runs:
             self._runs[task].coming = None
 
     def set_schedule(self, timetable: Timetable) -> None:
-        """Tasks take turns from the end of this round on."""
+        """Have tasks take turns from the end of this round on."""
         if self.time == "flow":
             raise TaskRefusedError("the flow model has no circuits that change; choose time: virtual")
         self._rounds.set(timetable)
 
     def turn(self) -> ScheduleTurn:
-        """Which schedule holds, and the present configuration."""
+        """Return the present schedule and configuration."""
         return self._rounds.turn()
 
     def stop(self, task: str) -> None:
-        """Give a task up: its endpoints are never asked again. Nothing when it is not known or has ended."""
+        """Stop a task: its endpoints never send again. Do nothing if it is unknown or has ended."""
         run = self._runs.get(task)
         if run is not None:
             self._end(run)
 
     def advance(self, until_ps: int, *, after: int | None = None, unless: Callable[[], bool] | None = None) -> int:
-        """Let time pass; see the protocol. Earlier than that when ``unless``, which is asked now and then, says so."""
+        """Let time pass; see the protocol. Return earlier when ``unless``, which is called regularly, returns True."""
         while True:
             self._follow()
             if self.now() >= until_ps or (after is not None and self.news > after) or (unless and unless()):
@@ -591,7 +591,7 @@ class World(Closable):
                 )
 
     def reports(self, after: int) -> list[ExecutorReport]:
-        """Reports from ``after`` + 1 on."""
+        """Return reports from ``after`` + 1 on."""
         return self._log.after(after)
 
     @property
@@ -600,7 +600,7 @@ class World(Closable):
         return self._log.news
 
     def running(self, names: Collection[str] | None = None) -> dict[str, Running]:
-        """Tasks that were started, by name."""
+        """Return the tasks that were started, by name."""
         started = {
             name: Running(
                 {role: (job.plan.job, job.plan.epoch) for role, job in run.jobs.items()},
@@ -616,21 +616,21 @@ class World(Closable):
         return {**ended, **started}
 
     def interface_bytes(self) -> dict[Hop, int]:
-        """Bytes that every interface has sent."""
+        """Return the bytes that every interface has sent."""
         return self._at_ports(self.network.sent())
 
     def host_bytes(self) -> dict[Hop, int]:
-        """Bytes that hosts have sent for tasks; in the flow model those of all ports, as no switch counts."""
+        """Return the bytes that hosts have sent for tasks; in the flow model the bytes of all ports."""
         return self._at_ports(self.network.host_sent())
 
     def links_down(self) -> set[Hop]:
-        """Links that were cut, both directions."""
+        """Return the links that were cut, both directions."""
         return self.damage.down()
 
-    # --- what tests and trials do to it
+    # --- faults caused by tests and trials
 
     def change_link(self, a: str, b: str, *, up: bool, at_ps: int | None = None) -> None:
-        """As of :meth:`TaskDamage.change_link`."""
+        """Cut or mend a link; as :meth:`TaskDamage.change_link`."""
         if self.time == "flow":
             raise ClusterError(f"link {a} - {b}: the flow model knows no links that are cut; choose time: virtual")
         self.damage.change_link(a, b, up=up, at_ps=at_ps)
@@ -638,7 +638,7 @@ class World(Closable):
     # --- inside
 
     def _at_ports(self, sent: Mapping[Hop, int]) -> dict[Hop, int]:
-        """What was counted at ports of nodes that count, in the order of the topology's links."""
+        """Return the counts at ports of nodes that count, in the order of the topology's links."""
         passive = {node.name for node in self.topology.crossconnects}
         ends = (end for link in self.topology.links for end in ((link.a, link.port_a), (link.b, link.port_b)))
         return {end: sent[end] for end in ends if end[0] not in passive and end in sent}
@@ -649,12 +649,12 @@ class World(Closable):
         return self._runs[task]
 
     def _as_it_is(self, order: TaskOrder) -> TaskOrder:
-        """An order with the times that hosts really take."""
+        """Return an order with the times that hosts really take."""
         times = {host: round(told * self._slowdowns.get(host, 1.0)) for host, told in order.training_ps.items()}
         return replace(order, training_ps=times)
 
     def _next_ps(self, until_ps: int) -> int:
-        """When Python is needed at the latest, picoseconds."""
+        """Return when Python is needed at the latest, picoseconds."""
         times = [until_ps if (at_ps := self.damage.next_ps()) is None else min(at_ps, until_ps)]
         times += [at_ps for run in self._runs.values() if (at_ps := run.next_ps()) is not None]
         if (at_ps := self._rounds.next_ps(self._runs, self.now())) is not None:
@@ -662,7 +662,7 @@ class World(Closable):
         return min(times + self._changes.next_ps())
 
     def _follow(self) -> None:
-        """Do what is due now."""
+        """Do all that is due now."""
         self.damage.happen()
         while True:
             for run in list(self._runs.values()):
@@ -678,9 +678,9 @@ class World(Closable):
                 self._light()
 
     def _light(self, coming: Iterable[Job] = ()) -> int:
-        """Light the circuits of plans that take no turns: of tasks that run, then of those that leave; ps until then.
+        """Light the circuits of plans without turns, of running tasks, then of leaving ones; return the dark time, ps.
 
-        Those that are there stay, whatever windows come.
+        Circuits that are lit already stay in all windows.
         """
         if not self.topology.crossconnects:
             return 0
@@ -697,14 +697,14 @@ class World(Closable):
         return self._rounds.stand(tuple(lit))
 
     def _die(self, host: str, task: str | None) -> None:
-        """Processes of a task, or of all, at a host end."""
+        """End the processes of a task, or of all tasks, at a host."""
         for run in [run for name, run in self._runs.items() if task in (None, name)]:
             self._changes.die(run, host, whole=task is None)
 
     def _step(self, run: TaskRun) -> None:
         try:
             self._go_on(run)
-        except Exception as error:  # a task's own fault, whatever it is
+        except Exception as error:  # any fault of a task ends only this task
             self._fail(run, f"{type(error).__name__}: {one_line(error)}")
 
     def _go_on(self, run: TaskRun) -> None:
@@ -750,7 +750,7 @@ class World(Closable):
         self._leave(run)
 
     def _leave(self, run: TaskRun) -> None:
-        """Let an ended run leave: its figures stay, its memory is freed as soon as none of its frames is awaited."""
+        """Remove an ended run: its figures stay, its memory is freed as soon as no more frames of it are expected."""
         name = run.order.task.name
         if name in self._runs:
             self._ended[name] = self.running([name])[name]
@@ -758,7 +758,7 @@ class World(Closable):
             self._leaving.append((run.turns, list(run.jobs.values())))
 
     def _change_turn(self, run: TaskRun, role: Role, plan: Plan) -> None:
-        """As :meth:`Changes.change_over`, but where that is refused the task fails."""
+        """Change a job as :meth:`Changes.change_over` does, but let the task fail if that is refused."""
         try:
             self._changes.change_over(run, role, plan)
         except TaskRefusedError as error:

@@ -1,7 +1,7 @@
 """Acts of a schedule's jobs, which take turns: a generator for each cycle. Carriers decide when bytes move.
 
-Played on packets (`player`) and at flow level (`flow_model`): the same turns, so that both differ in what
-communication takes, and in nothing else.
+Packets (`player`) and the flow level (`flow_model`) play the same turns, so they differ only in the time that
+communication takes.
 """
 
 from abc import ABC, abstractmethod
@@ -14,14 +14,14 @@ from p4reduce.control_plane.tdm.jobs import TdmJob
 from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Matrix, Schedule, turns_of
 from p4switch.base.values import PS_PER_S
 
-# GPUs of hosts that several jobs train on: rates divide, or the first has them all. Fluid, in picoseconds.
+# GPUs of hosts that several jobs train on: rates divide, or the first job has them all. Fluid, in picoseconds.
 
 
 @dataclass
 class _Training:
     units: Mapping[str, int]
     left: float
-    """picoseconds on GPUs of its own"""
+    """Remaining picoseconds on GPUs of its own."""
     priority: int | None
     rate: float = 1.0
 
@@ -30,24 +30,24 @@ class Gpus:
     """GPUs that jobs share. A job is as fast as its slowest host; times are those of a fluid, rounded up."""
 
     def __init__(self, each: int) -> None:
-        """``each``: GPUs of a host."""
+        """Set up GPUs without jobs; ``each``: GPUs of a host."""
         self._each = each
         self._jobs: dict[str, _Training] = {}
         self._now = 0
 
     def begin(self, job: str, units: Mapping[str, int], train_ps: int, now: int, priority: int | None = None) -> None:
-        """A job trains from now on; with priorities, the lower number has GPUs first."""
+        """Start training of a job; with priorities, the lower number gets GPUs first."""
         self._pass(now)
         self._jobs[job] = _Training(units, float(train_ps), priority)
         self._share()
 
     def next_end(self) -> int | None:
-        """When the next job has trained, if nothing changes, in picoseconds; None if no job trains."""
+        """Return when the next job will have trained if nothing changes, picoseconds; None if no job trains."""
         ends = [self._now + job.left / job.rate for job in self._jobs.values() if job.rate > 0]
         return max(self._now, _up(min(ends))) if ends else None
 
     def done(self, now: int) -> list[str]:
-        """Jobs that have trained by now; they leave their GPUs."""
+        """Return the jobs that have trained by now; they leave their GPUs."""
         self._pass(now)
         ended = [name for name, job in self._jobs.items() if job.left <= 0.5]
         for name in ended:
@@ -84,7 +84,7 @@ def _up(value: float) -> int:
 
 
 def pairs_of(plan: JobPlan, configuration: int = -1) -> set[tuple[int, int]]:
-    """Pods between which a job needs circuits, in one configuration of its process (-1: in any)."""
+    """Return the pairs of pods between which a job needs circuits, in one configuration of its process (-1: in any)."""
     edges: list[tuple[int, int]] = []
     for tree in plan.trees:
         edges += tree.edges if configuration in (-1, tree.configuration) else ()
@@ -95,7 +95,7 @@ def pairs_of(plan: JobPlan, configuration: int = -1) -> set[tuple[int, int]]:
     return {(min(edge), max(edge)) for edge in edges}
 
 
-# What came of a schedule on packets.
+# Result of a played schedule.
 
 
 What = Literal["train", "communicate", "dark"]
@@ -119,19 +119,19 @@ class Window:
     start_ps: int
     end_ps: int
     communicated_ps: int
-    """from the first light of its circuits until the last result"""
+    """From the first light of its circuits until the last result."""
     frames: int
-    """first transmissions on all links"""
+    """First transmissions on all links."""
     differing: tuple[str, ...]
-    """links whose first transmissions are not those predicted"""
+    """Links whose first transmissions differ from the prediction."""
 
 
 @dataclass
 class PlayedSchedule:
-    """The result of a schedule that was played.
+    """Result of a schedule that was played.
 
-    rounds_ps: how long each round took, whole rounds only. iterations_ps: of each job, from one end of communication to
-    the next. dark_lost, misrouted, resends: frames. exact: every sum and block was right, everywhere. guard_s: of
+    rounds_ps: how long each round took, whole rounds only. iterations_ps: for each job, from one end of communication
+    to the next. dark_lost, misrouted, resends: frames. exact: every sum and block was right, everywhere. guard_s: of
     slots; least_guard_s: what the longest path and the queues may need.
     """
 
@@ -154,7 +154,7 @@ class PlayedSchedule:
 
     @property
     def round_s(self) -> float:
-        """The mean round, seconds; of what has no rounds the mean iteration of all jobs."""
+        """Mean round, seconds; without rounds the mean iteration of all jobs."""
         every = self.rounds_ps or [iteration_ps for own in self.iterations_ps.values() for iteration_ps in own]
         return sum(every) / max(1, len(every)) / PS_PER_S
 
@@ -164,28 +164,28 @@ class PlayedSchedule:
         return self.round_s / self.predicted_round_s if self.predicted_round_s else float("nan")
 
     def iteration_s(self, job: str) -> float:
-        """The mean iteration of a job, seconds."""
+        """Return the mean iteration of a job, seconds."""
         own = self.iterations_ps[job]
         return sum(own) / max(1, len(own)) / PS_PER_S
 
     def as_data(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
+        """Return plain data, for JSON."""
         data = asdict(self)
         return {"round_s": self.round_s, "ratio": self.ratio, **data}
 
 
 class Sending(Protocol):
-    """A communication that is under way, phase by phase."""
+    """A communication in progress, phase by phase."""
 
     @property
     def now(self) -> Sequence[object]:
-        """The parts of its present phase; empty: it is over."""
+        """Parts of its present phase; empty: it is over."""
 
     def through(self) -> bool:
-        """Whether nothing of this phase is under way any more."""
+        """Return whether nothing of this phase is in progress any more."""
 
     def go_on(self) -> object:
-        """The next phase."""
+        """Begin the next phase."""
 
 
 class Actor(Protocol):
@@ -211,7 +211,7 @@ class Actor(Protocol):
 Who = TypeVar("Who", bound=Actor)
 Under = TypeVar("Under", bound=Sending)
 Wait = tuple[int | None, Sequence[Under]]
-"""what an act waits for: a time, while something is under way, or (None) that this is through"""
+"""Condition that an act waits for: a time, while communications are in progress, or (None) their end."""
 Act = Generator[Wait[Under], None, None]
 
 
@@ -219,7 +219,7 @@ ITSELF: Final = "no job trains and no job communicates: the schedule waits for i
 
 
 class Acts(ABC, Generic[Who, Under]):
-    """Moves jobs through their rounds. Subclasses say what is under way, and how time passes."""
+    """Engine that moves jobs through their rounds. Subclasses define communication and the passing of time."""
 
     def __init__(self, schedule: Schedule, jobs: Mapping[str, Who], rounds: int) -> None:
         self.schedule, self.jobs, self.rounds = schedule, jobs, rounds
@@ -233,39 +233,39 @@ class Acts(ABC, Generic[Who, Under]):
         self._last: dict[str, int] = {}
         self._lit: Matrix | None = None
 
-    # --- what others say
+    # --- to be defined by subclasses
 
     @property
     @abstractmethod
     def now(self) -> int:
-        """Picoseconds."""
+        """Present time, picoseconds."""
 
     @abstractmethod
     def send(self, jobs: Sequence[Who], configuration: int) -> Sequence[Under]:
-        """Begin to communicate: all of some jobs (-1), or what of it belongs to a configuration of their process."""
+        """Begin to communicate: all data of some jobs (-1), or the part of one configuration of their process."""
 
     @abstractmethod
     def light(self, matrix: Matrix, dark_ps: int) -> None:
-        """Circuits change."""
+        """Change the circuits."""
 
     @abstractmethod
     def let_pass(self, until: int | None, under: Sequence[Under]) -> None:
-        """Time passes: until then, or until less of this is under way. An error where neither ever is."""
+        """Advance to ``until``, or until something in ``under`` ends. Raises an error if neither ever happens."""
 
     def step(self, sending: Under) -> None:
-        """Begin the next phase of something."""
+        """Begin the next phase of a communication."""
         sending.go_on()
 
     def sent(self, jobs: Sequence[Who], under: Sequence[Under], start: int) -> None:
         """Take in that all of ``under`` is through."""
 
     def ended_ps(self, job: Who, start: int) -> int:
-        """When a job had its last result, of a communication that began at ``start``; picoseconds."""
+        """Return when a job had its last result of a communication that began at ``start``, picoseconds."""
         del job, start
         return self.now
 
     def boundary(self) -> tuple[int, tuple[str, ...]]:
-        """Frames since the last one, and links that differ from what was predicted."""
+        """Return the frames since the last call, and the links that differ from the prediction."""
         return 0, ()
 
     # --- turns
@@ -304,7 +304,7 @@ class Acts(ABC, Generic[Who, Under]):
     def acts(self) -> list[Act[Under]]:
         """Make the acts of all cycles."""
         cycle_acts: list[Act[Under]] = []
-        alone = len(self.schedule.cycles) == 1  # else others send across its boundaries
+        alone = len(self.schedule.cycles) == 1  # otherwise other cycles send across its boundaries
         for cycle in self.schedule.cycles:
             if cycle.mode == "gated":
                 cycle_acts.append(self._gated(cycle, report=alone))
@@ -315,13 +315,13 @@ class Acts(ABC, Generic[Who, Under]):
         return cycle_acts
 
     def look(self) -> None:
-        """Take who has trained by now from its GPUs."""
+        """Remove jobs that have trained by now from their GPUs."""
         for name in self.gpus.done(self.now):
             self._trained.add(name)
             self.span(name, "train", self._began[name], self.now)
 
     def train(self, jobs: Sequence[Who], cycle: Cycle) -> None:
-        """Begin to train."""
+        """Start the training of jobs."""
         for job in jobs:
             name, units = job.plan.job, dict(job.plan.placement)
             self._trained.discard(name)
@@ -331,7 +331,7 @@ class Acts(ABC, Generic[Who, Under]):
             self.gpus.begin(name, units, takes, self.now, priority)
 
     def until_trained(self, jobs: Sequence[Who]) -> Act[Under]:
-        """Wait for it."""
+        """Wait until jobs have trained."""
         while not all(job.plan.job in self._trained for job in jobs):
             end = self.gpus.next_end()
             assert end is not None  # noqa: S101
@@ -340,7 +340,7 @@ class Acts(ABC, Generic[Who, Under]):
     def communicate(
         self, jobs: Sequence[Who], configuration: int = -1, *, later: Sequence[Who] = (), dark_ps: int = 0
     ) -> Act[Under]:
-        """Send and wait until it is through; ``later``: those whose circuits are dark, so long, first."""
+        """Send and wait until all is through; ``later``: jobs whose circuits are dark for ``dark_ps`` first."""
         starts = {job.plan.job: self.now for job in jobs}
         under = list(self.send(jobs, configuration)) if jobs else []
         if later:
@@ -355,11 +355,11 @@ class Acts(ABC, Generic[Who, Under]):
             self.span(job.plan.job, "communicate", start, self.ended_ps(job, start))
 
     def changes(self, job: Who, before: Matrix, after: Matrix, configuration: int) -> bool:
-        """Whether ports of a job change between two configurations, of which it needs the second (-1: for all)."""
+        """Return whether ports that a job needs in a configuration (-1: in any) change between two matrices."""
         return any(before[a][b] != after[a][b] for a, b in pairs_of(job.plan, configuration))
 
     def finished(self, jobs: Sequence[Who]) -> None:
-        """An iteration of each has ended."""
+        """Note the end of an iteration of each job."""
         for job in jobs:
             name = job.plan.job
             if name in self._last:
@@ -367,7 +367,7 @@ class Acts(ABC, Generic[Who, Under]):
             self._last[name] = self.now
 
     def reconfigure(self, matrix: Matrix, dark_ps: int) -> int:
-        """Light a configuration; how long ports are dark for it: nothing where it is lit already."""
+        """Light a configuration; return how long ports are dark for it: 0 if it is lit already."""
         if matrix == self._lit:
             return 0
         if self._lit is not None:
@@ -379,15 +379,15 @@ class Acts(ABC, Generic[Who, Under]):
         return dark_ps
 
     def span(self, job: str, what: What, start: int, end: int) -> None:
-        """Note what happened."""
+        """Note an interval."""
         self.played.spans.append(ActSpan(job, what, start, end))
 
     def begin(self) -> None:
-        """The first circuits are lit."""
+        """Light the first circuits."""
         self.reconfigure(self.schedule.processes[0].configurations[0].circuits, 0)
 
     def _gated(self, cycle: Cycle, *, report: bool) -> Act[Under]:
-        """Groups take turns: one communicates while the others train; a single one does both in turns."""
+        """Groups take turns: one communicates while the others train; a single group does both alternately."""
         turns = turns_of(self.schedule, cycle)
         groups = {key: [self.jobs[name] for name in own] for key, own in turns.items()}
         order = sorted(groups)
@@ -411,21 +411,21 @@ class Acts(ABC, Generic[Who, Under]):
                     frames, differing = self.boundary()
                     self.played.windows.append(Window(key, start, self.now, done - lit, frames, differing))
                     self.played.differing += differing
-            if number > 0 and report:  # in the first one circuits are lit already
+            if number > 0 and report:  # in the first round circuits are lit already
                 self.played.rounds_ps.append(self.now - began)
             began = self.now
 
     def _process(
         self, own: Sequence[Who], *, switching: bool, key: int
     ) -> Generator[Wait[Under], None, tuple[int, int]]:
-        """Circuits, darkness, communication; when light was there, and when all was done."""
+        """Run a process: circuits, darkness, communication. Return when light was there, and when all was done."""
         configurations = self.schedule.processes[key if switching else 0].configurations
         lit = done = self.now
         for place, configuration in enumerate(configurations):
             number = place if len(configurations) > 1 else -1
             before = self._lit or configuration.circuits
             dark = self.reconfigure(configuration.circuits, self.delta_ps)
-            # Ports that stay never go dark: jobs that have no other ones go on at once.
+            # Ports that stay never go dark: jobs that need no other ports continue at once.
             later = [job for job in own if dark and self.changes(job, before, configuration.circuits, number)]
             if any(job.together for job in own):
                 later = list(own) if later else []
@@ -438,7 +438,7 @@ class Acts(ABC, Generic[Who, Under]):
         return lit, done
 
     def _exclusive(self, cycle: Cycle) -> Act[Under]:
-        """Whole iterations of one job after the other; next is the job that has had least time so far."""
+        """Whole iterations of one job after the other; next is the job with the least time so far."""
         had = dict.fromkeys(cycle.jobs, 0)
         times = dict.fromkeys(cycle.jobs, 0)
         while min(times.values()) <= self.rounds:

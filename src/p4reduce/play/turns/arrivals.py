@@ -1,8 +1,8 @@
-"""Jobs that come and go, at flow level: an online policy decides which wait, run, and share GPUs.
+"""Jobs that arrive and end, at flow level: an online policy decides which jobs wait, run, and share GPUs.
 
-An iteration is far shorter than a job, so a job advances at the throughput it has relative to alone: 1, or what its
-way of sharing gives (`p4reduce.control_plane.tdm.pairs`). Schedules change at the end of a round, which is nothing
-beside hours. GPUs are a pool: where jobs lie in it is not looked at here.
+An iteration is far shorter than a job, so a job advances at its throughput relative to running alone: 1, or the value
+for its way of sharing (`p4reduce.control_plane.tdm.pairs`). Schedules change at the end of a round, whose length is
+negligible beside hours. GPUs are a pool: the placement of jobs in it is not modelled here.
 """
 
 import heapq
@@ -37,9 +37,9 @@ TRACES: Final = {
 }
 GPUS: Final = (1, 4, 8, 16, 32)
 SHARES: Final = (0.36, 0.28, 0.31, 0.03, 0.02)
-"""of jobs with so many GPUs: trace 1 of Muri (SIGCOMM 2022)"""
+"""Shares of jobs with the numbers of GPUs in ``GPUS``: trace 1 of Muri (SIGCOMM 2022)."""
 SIGMA: Final = 0.4
-"""of the logarithm of training times of an iteration"""
+"""Standard deviation of the logarithm of training times of an iteration."""
 TRAIN_S: Final = 0.1
 
 
@@ -50,22 +50,22 @@ class JobArrival:
     arrival_s: float
     gpus: int
     duration_s: float
-    """of the whole job, alone on its GPUs"""
+    """Duration of the whole job, alone on its GPUs."""
     step: TimesAlone
-    """an iteration; a job on one GPU does not communicate"""
+    """Times of an iteration; a job on one GPU does not communicate."""
 
 
 def draw_trace(trace: str, seed: int, *, jobs: int, gpus: int, load: float, c_over_w: float = 1.0) -> list[JobArrival]:
-    """A trace: Poisson arrivals, at the rate at which its GPU seconds are ``load`` times what the cluster has.
+    """Draw a trace with Poisson arrivals whose GPU seconds are ``load`` times those of the cluster.
 
     Parameters
     ----------
     trace : str
-        Of :data:`TRACES`.
+        Key of :data:`TRACES`.
     seed : int
-        Of the random numbers; the same seed gives the same jobs at every load.
+        Seed of the random numbers; the same seed gives the same jobs at every load.
     jobs, gpus : int
-        How many; of the cluster. Jobs of more GPUs than there are are drawn again, smaller.
+        Number of jobs; GPUs of the cluster. Jobs that need more GPUs are reduced to all of the cluster.
     load : float
         Above 1 the queue grows as long as jobs arrive.
     c_over_w : float
@@ -102,16 +102,16 @@ MODES: Final[dict[str, tuple[Mode, ...]]] = {
     "free": ("free",),
     "pairs": ("gated", "priority", "free"),
 }
-"""ways of sharing of each policy; none: every job has its GPUs for itself"""
+"""Ways of sharing of each policy; empty: every job has its GPUs for itself."""
 GRID: Final = 8
-"""steps of an octave to which training times are rounded where pairs are rated"""
+"""Steps per octave to which training times are rounded when pairs are rated."""
 WORTH: Final = 0.05
-"""more jobs' worth of work that must be done with a guest than without: less is not worth the disturbance"""
+"""Least gain in throughput, in jobs, for which a guest is taken; less is not worth the disturbance."""
 
 
 @dataclass(eq=False)
 class _Running:
-    """A job that runs."""
+    """A running job."""
 
     number: int
     gpus: int
@@ -120,26 +120,26 @@ class _Running:
     rate: float = 1.0
     since: float = 0.0
     host: "_Running | None" = None
-    """on whose GPUs it is; None: on its own"""
+    """Job on whose GPUs it runs; None: on its own."""
     guests: "list[_Running]" = field(default_factory=list)
-    """on its GPUs, each on others"""
+    """Jobs on its GPUs, each on others."""
     version: int = 0
 
     @property
     def room(self) -> int:
-        """GPUs that no guest is on."""
+        """GPUs without a guest."""
         return self.gpus - sum(guest.gpus for guest in self.guests)
 
 
 @dataclass
 class TraceOutcome:
-    """The result of a trace."""
+    """Result of a trace."""
 
     jct_s: list[float]
-    """of each job: end - arrival"""
+    """Completion time of each job: end - arrival."""
     makespan_s: float
     paired: int
-    """jobs that ever shared GPUs"""
+    """Jobs that ever shared GPUs."""
     mean_jct_s: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -149,9 +149,9 @@ class TraceOutcome:
 def run_trace(arrivals: Sequence[JobArrival], gpus: int, policy: str, progress: Progress | None = None) -> TraceOutcome:
     """Play a trace. First in, first out with backfilling: each job that fits starts, in the order of arrival.
 
-    With sharing, a job for which no GPUs are free joins a running one (`cheapest pair`): that with which most is done
-    together, on GPUs that no other guest is on. When a host ends its guests keep the GPUs they are on; a guest moves
-    out when GPUs are free for which no job waits.
+    With sharing, a job for which no GPUs are free joins a running one (`cheapest pair`), the one with the highest joint
+    throughput, on GPUs without another guest. When a host ends, its guests keep the GPUs that they are on; a guest
+    moves out when GPUs are free for which no job waits.
 
     Raises
     ------
@@ -231,7 +231,7 @@ class _Cluster:
             self.queue = [number for number in self.queue if number not in started]
 
     def _host(self, arrival: JobArrival) -> _Running | None:
-        """The running job that it had best join: what all on its GPUs then do together, less what they did before."""
+        """Return the best running job to join: the largest gain in joint throughput on its GPUs; None if too small."""
         best: tuple[float, int, int] | None = None
         host: _Running | None = None
         for job in self.hosts.values():
@@ -251,7 +251,7 @@ class _Cluster:
         return WORTH if self.modes != ("free",) else -math.inf
 
     def _rate(self, host: _Running) -> None:
-        """Give a host and its guests their throughput."""
+        """Set the throughput of a host and its guests."""
         rates = rated(_rounded(host.step), tuple(_rounded(guest.step) for guest in host.guests), self.modes)
         members = [host, *host.guests]
         for job, rate in zip(members, rates or [1.0 / len(members)] * len(members), strict=True):
@@ -280,7 +280,7 @@ class _Cluster:
         self._set_rate(job, 1.0)
 
     def _move_out(self) -> None:
-        """Give the slowest guest GPUs of its own, while there are free ones."""
+        """Move the slowest guests to free GPUs."""
         while self.free:
             guests = [guest for host in self.hosts.values() for guest in host.guests if guest.gpus <= self.free]
             if not guests:
@@ -296,10 +296,10 @@ class _Cluster:
 
 @cache
 def rated(host: TimesAlone, guests: tuple[TimesAlone, ...], modes: tuple[Mode, ...]) -> tuple[float, ...] | None:
-    """Throughput of a job and of those on its GPUs, relative to alone; None if one would be below `LEAST`.
+    """Return the throughput of a job and its guests, relative to alone; None if one would be below `LEAST`.
 
-    Two share in the best of the modes. More are gated with one period, the longest that the host would have with one of
-    its guests; or (free) the host is as slow as with the worst of its guests.
+    Two jobs share in the best of the modes. More are gated with one period, the longest that the host would have with
+    any one guest; or (free) the host is as slow as with the worst of its guests.
     """
     if not guests:
         return (1.0,)
@@ -315,7 +315,7 @@ def rated(host: TimesAlone, guests: tuple[TimesAlone, ...], modes: tuple[Mode, .
 
 
 def _rounded(step: TimesAlone) -> TimesAlone:
-    """Training time on a grid, so that few different pairs need to be rated."""
+    """Round the training time to a grid, so that few different pairs need to be rated."""
     if step.train_s <= 0:
         return step
     scale = 2.0 ** (round(math.log2(step.train_s) * GRID) / GRID) / step.train_s

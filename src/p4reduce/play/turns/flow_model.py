@@ -1,10 +1,10 @@
-"""A schedule played at flow level: max-min shares of NICs and circuits, GPUs that are shared, dark times.
+"""Play a schedule at flow level: max-min shares of NICs and circuits, shared GPUs, dark times.
 
-The same turns as on packets (`acts`). Each tree of a phase of a job is one flow, and so are all its blocks together. A
-flow uses, at the same rate, every NIC and every circuit that it crosses, each way by itself. Rates are max-min fair
-(progressive filling), classes one after the other. Blocks have the pace that hosts have on packets, before other flows
-of their class. Bytes and the time after the last of them are multiplied by, and added to, what packets of jobs that are
-alone show (`factors_of`).
+The turns are the same as on packets (`acts`). Each tree of a phase of a job is one flow, and so are all its blocks
+together. A flow uses every NIC and every circuit that it crosses at the same rate, separately in each direction. Rates
+are max-min fair (progressive filling), classes one after the other. Blocks have the pace that hosts have on packets,
+before other flows of their class. Bytes are multiplied by a factor, and the time after the last byte is increased by a
+lead, both measured on packets with jobs that are alone (`factors_of`).
 """
 
 from collections import Counter, defaultdict
@@ -36,11 +36,11 @@ from p4reduce.play.turns.installing import PHASES, WORD, busiest, cut_chunks, pi
 from p4reduce.play.turns.player import LANES, play
 from p4switch.base.values import PS_PER_S
 
-# What packets take beyond bytes over rates, by the way that bytes are carried.
+# Time on packets beyond bytes over rates, by the way that bytes are carried.
 
 
 Way = Literal["tree", "push-pull", "all-to-all"]
-"""chunks up and down a tree at once; a push, then a pull; dispatch, then combine"""
+"""Chunks up and down a tree at once; a push, then a pull; dispatch, then combine."""
 WAYS: Final[tuple[Way, ...]] = ("tree", "push-pull", "all-to-all")
 
 
@@ -50,58 +50,58 @@ class Factors:
 
     frames: float
     lead_s: float
-    """of all its phases together"""
+    """Lead of all its phases together."""
     chunk: int = 1
-    """bytes; a vector, a shard and a block are whole chunks"""
+    """Bytes; a vector, a shard and a block are whole chunks."""
 
     def padded(self, size: float) -> float:
-        """Bytes with those that fill up the last chunk."""
+        """Return the bytes including those that fill up the last chunk."""
         return -(-size // self.chunk) * self.chunk if self.chunk > 1 else size
 
     def of(self, seconds: float) -> float:
-        """Seconds on packets."""
+        """Return the seconds on packets."""
         return self.frames * seconds + self.lead_s if seconds > 0 else 0.0
 
 
 FactorsOf = Mapping[Way, Factors]
 BYTES: Final[FactorsOf] = {way: Factors(1.0, 0.0) for way in WAYS}
-"""bytes over rates, and nothing else"""
+"""Factors of plain bytes over rates."""
 
 
 def way_of(job: TdmJob, plan: JobPlan) -> Way:
-    """The way in which an iteration's bytes are carried."""
+    """Return the way in which an iteration's bytes are carried."""
     if job.kind == "a2a":
         return "all-to-all"
     return "push-pull" if plan.ring is not None or any(not tree.pipelined for tree in plan.trees) else "tree"
 
 
-# What every job sends at flow level: over which NICs and circuits, in which direction, phase and configuration.
+# Flows of every job: their NICs and circuits, direction, phase and configuration.
 
 
 Resource = tuple[object, ...]
-"""(host, 'up' or 'down'), or (process, configuration, from pod, to pod)"""
+"""(host, 'up' or 'down'), or (process, configuration, from pod, to pod)."""
 ANSWER = 86 / 1110
-"""of the bytes of a full frame of 256 lanes on a link: what an empty one takes, which answers it or asks for it"""
+"""Size of an empty frame, which answers or requests a full one, over that of a full frame of 256 lanes, on a link."""
 
 
 @dataclass(frozen=True)
 class PhaseFlow:
-    """A tree, or all blocks, of one phase of a job in one configuration: one rate on everything that it uses."""
+    """A tree, or all blocks, of one phase of a job in one configuration: one rate on all its resources."""
 
     job: str
     phase: int
     configuration: int
-    """within the job's process; -1: it crosses no circuit"""
+    """Configuration within the job's process; -1: it crosses no circuit."""
     uses: Mapping[Resource, float]
-    """bytes"""
+    """Bytes on each resource."""
     lead_s: float
-    """after the last byte"""
+    """Time after the last byte."""
     spread_s: float = 0.0
-    """time over which hosts spread it, at least; 0: they send as fast as links allow"""
+    """Least time over which hosts spread it; 0: they send as fast as links allow."""
 
 
 def flows_of(schedule: Schedule, plan: JobPlan, job: TdmJob, factors: FactorsOf) -> list[PhaseFlow]:
-    """The flows of one job: one for each phase and configuration.
+    """Return the flows of one job: one for each phase and configuration.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def flows_of(schedule: Schedule, plan: JobPlan, job: TdmJob, factors: FactorsOf)
 
 
 def capacity_of(schedule: Schedule, resource: Resource) -> float:
-    """Bytes a second."""
+    """Return the bytes per second of a resource."""
     network = schedule.network
     if isinstance(resource[0], str):
         return network.nic
@@ -136,7 +136,7 @@ def capacity_of(schedule: Schedule, resource: Resource) -> float:
 
 
 Uses = dict[tuple[int, int, int], defaultdict[Resource, float]]
-"""by (phase, configuration, tree); shards of a ring, and all blocks, are one"""
+"""Bytes on resources by (phase, configuration, tree); shards of a ring, and all blocks, are one."""
 
 
 def _sums(schedule: Schedule, plan: JobPlan, job: TdmJob, factor: Factors) -> Uses:
@@ -146,7 +146,7 @@ def _sums(schedule: Schedule, plan: JobPlan, job: TdmJob, factor: Factors) -> Us
     pieces = pieces_of(plan, network.pod_of(hosts[0]))
     spans = sorted({piece.span for piece in pieces})
     shares = [end - first for first, end in spans]
-    # Whole chunks, as on packets.
+    # Cut whole chunks, as on packets.
     cut = [
         (end - first) * factor.chunk for first, end in cut_chunks(-(-job.bytes // factor.chunk), shares, 1)
     ] if factor.chunk > 1 else [job.bytes * share for share in shares]  # fmt: skip
@@ -168,7 +168,7 @@ def _sums(schedule: Schedule, plan: JobPlan, job: TdmJob, factor: Factors) -> Us
 
 
 def _blocks(network: OpticalNetwork, plan: JobPlan, job: TdmJob, factor: Factors) -> Uses:
-    """Pairs within a pod go with those of the first configuration."""
+    """Return the bytes of blocks; pairs within a pod go with those of the first configuration."""
     pods: Counter[int] = Counter()
     for host, units in plan.placement:
         pods[network.pod_of(host)] += units
@@ -194,7 +194,7 @@ def _blocks(network: OpticalNetwork, plan: JobPlan, job: TdmJob, factor: Factors
 
 
 def _named(schedule: Schedule, plan: JobPlan, configuration: int, name: Resource) -> Resource:
-    """The resource that all its users share: jobs of one process and configuration share circuits."""
+    """Return the resource that all its users share: jobs of one process and configuration share circuits."""
     if isinstance(name[0], str):
         return name
     a, b = name
@@ -210,7 +210,7 @@ def _lit(schedule: Schedule, process: int, configuration: int) -> Matrix:
 
 
 def all_flows(schedule: Schedule, jobs: Mapping[str, TdmJob], factors: FactorsOf) -> Sequence[PhaseFlow]:
-    """The flows of all jobs of a schedule; those of all-to-alls have the pace of `installing.set_paces`."""
+    """Return the flows of all jobs of a schedule; those of all-to-alls have the pace of `installing.set_paces`."""
     flows = [flow for plan in schedule.jobs for flow in flows_of(schedule, plan, jobs[plan.job], factors)]
 
     alltoall = {flow.job for flow in flows if jobs[flow.job].kind == "a2a"}
@@ -240,20 +240,19 @@ def all_flows(schedule: Schedule, jobs: Mapping[str, TdmJob], factors: FactorsOf
     return [replace(flow, spread_s=spread_s.get((flow.job, max(0, flow.configuration)), 0.0)) for flow in flows]
 
 
-# What packets take beyond the bytes of a schedule: headers, and the round trips before the first result.
+# Time on packets beyond the bytes of a schedule: headers, and the round trips before the first result.
 #
-# A schedule reckons with bytes over rates. On packets a vector takes ``frames`` times as long (1,110 bytes on a link
-# for 1,024 of 256 lanes are 1.084) and ``lead_s`` more, both measured here on jobs that have the network to
-# themselves.
+# A schedule computes with bytes over rates. On packets a vector takes ``frames`` times as long (1,110 bytes on a link
+# for 1,024 of 256 lanes are 1.084) and ``lead_s`` more, both measured here on jobs that have the network to themselves.
 
 
 _SIZES: Final = (400_000, 3_200_000)
-"""bytes of the vectors that are measured"""
+"""Bytes of the measured vectors."""
 
 
 @lru_cache(maxsize=4)
 def factors_of(network: OpticalNetwork) -> dict[Way, Factors]:
-    """Factors of each way in a network of at least two pods, from two sizes each."""
+    """Measure the factors of each way in a network of at least two pods, from two sizes each."""
     factors: dict[Way, Factors] = {}
     for way in WAYS:
         points = []
@@ -267,7 +266,7 @@ def factors_of(network: OpticalNetwork) -> dict[Way, Factors]:
 
 
 def _alone(network: OpticalNetwork, way: Way, size: int) -> tuple[Schedule, TdmJob]:
-    """A job of one host in each of two pods that only communicates; a round is the seconds of its bytes on a NIC."""
+    """Return a job of one host in each of two pods that only communicates; a round is its bytes' seconds on a NIC."""
     hosts = (network.host(0, 0), network.host(1, 0))
     circuits = tuple(tuple(int({i, j} == {0, 1}) for j in range(network.pods)) for i in range(network.pods))
     block = size // 4 * 4
@@ -295,7 +294,7 @@ Floats = npt.NDArray[np.float64]
 def play_flows(
     schedule: Schedule, jobs: Mapping[str, TdmJob], *, rounds: int = 2, factors: FactorsOf = BYTES
 ) -> PlayedSchedule:
-    """Play some rounds of a schedule, as `packets.play` does.
+    """Play some rounds of a schedule, as `player.play` does.
 
     Parameters
     ----------
@@ -304,9 +303,9 @@ def play_flows(
     jobs : mapping of TdmJob
         By name.
     rounds : int
-        Whole rounds after the first one; where no job is gated, iterations of each job.
+        Whole rounds after the first one; if no job is gated, iterations of each job.
     factors : mapping of Factors
-        Of each way to carry bytes; none: bytes over rates.
+        Factors of each way to carry bytes; default: bytes over rates.
 
     Returns
     -------
@@ -349,7 +348,7 @@ class _Fluid:
             for name, size in flow.uses.items():
                 if name not in resources:
                     rate = capacity_of(schedule, name)
-                    if not rate:  # electrical: the network is not looked at
+                    if not rate:  # electrical: the network is not modelled
                         continue
                     resources[name] = len(capacity)
                     capacity.append(rate / PS_PER_S)
@@ -363,7 +362,7 @@ class _Fluid:
                 capacity.append(float(self.size[number]) / flow.spread_s / PS_PER_S)
         self.use = csr_matrix((shares, (rows, columns)), shape=(len(flows), len(capacity)))
         self.capacity = np.array(capacity)
-        # Within a class what has a pace keeps it: the windows of sums wait for results, and take what is left.
+        # Within a class, paced flows keep their pace: the windows of sums wait for results, and take the rest.
         self.classes = np.array([2 * classes[flow.job] + (flow.spread_s > 0) for flow in flows], np.int64)
         self.left = np.zeros(len(flows))
         self.active = np.zeros(len(flows), np.bool_)
@@ -380,16 +379,16 @@ class _Fluid:
         self._rate = None
 
     def next_end(self) -> int | None:
-        """When the next flow has sent, or what it sent is all there, in picoseconds; None if no flow sends."""
+        """Return when the next flow has sent its bytes or its last byte arrives, picoseconds; None if no flow sends."""
         ends = [int(end_ps) for end_ps in self.done_ps[self.done_ps > self.now]]
         if self.active.any():
             rate = self.rates()
-            own = np.flatnonzero(self.active & (rate > 0))  # the rest waits for higher classes
+            own = np.flatnonzero(self.active & (rate > 0))  # the others wait for higher classes
             ends.append(max(self.now + 1, ceil(self.now + float((self.left[own] / rate[own]).min()))))
         return min(ends) if ends else None
 
     def advance(self, now: int) -> None:
-        """Time passes."""
+        """Advance the time."""
         if self.active.any() and now > self.now:
             rate = self.rates()
             self.left = np.where(self.active, self.left - rate * (now - self.now), self.left)
@@ -401,7 +400,7 @@ class _Fluid:
         self.now = now
 
     def rates(self) -> Floats:
-        """Bytes a picosecond of each flow, max-min fair within a class: the most loaded is filled first, and so on."""
+        """Return the bytes per ps of each flow, max-min fair within a class by progressive filling."""
         if self._rate is not None:
             return self._rate
         rate = np.zeros(len(self.size))
@@ -430,12 +429,12 @@ class _Sent:
         self.now: Sequence[int] = ()
 
     def go_on(self) -> None:
-        """The next phase."""
+        """Begin the next phase."""
         self.now = next(self._phases, ())
         self._fluid.begin(self.now)
 
     def through(self) -> bool:
-        """Whether this one is."""
+        """Return whether the present phase is through."""
         return all(0 <= self._fluid.done_ps[number] <= self._fluid.now for number in self.now)
 
 
@@ -460,7 +459,7 @@ class _FlowPlayer(Acts[_Job, _Sent]):
 
     @property
     def now(self) -> int:
-        """Picoseconds."""
+        """Present time, picoseconds."""
         return self._fluid.now
 
     def run(self) -> PlayedSchedule:
@@ -471,7 +470,7 @@ class _FlowPlayer(Acts[_Job, _Sent]):
         return self.played
 
     def send(self, jobs: Sequence[_Job], configuration: int) -> Sequence[_Sent]:
-        """Each job's phases follow each other, or those of all together where sub-phases are the group's."""
+        """Begin to send, one phase of a job after the other, or of all jobs together if sub-phases are the group's."""
         all_sent = []
         for own in [jobs] if any(job.together for job in jobs) else [[job] for job in jobs]:
             numbers = [number for job in own for number in job.flows if self._in(number, configuration)]
@@ -492,7 +491,7 @@ class _FlowPlayer(Acts[_Job, _Sent]):
         self._fluid.advance(min(times))
 
     def ended_ps(self, job: _Job, start: int) -> int:
-        """When the last byte of a job was there, picoseconds."""
+        """Return when the last byte of a job arrived, picoseconds."""
         return max((int(self._fluid.done_ps[number]) for number in job.flows), default=start)
 
     def light(self, matrix: Matrix, dark_ps: int) -> None:
@@ -503,6 +502,6 @@ class _FlowPlayer(Acts[_Job, _Sent]):
 
 
 def _class(schedule: Schedule, plan: JobPlan) -> int:
-    """Higher first: jobs with a priority before those without."""
+    """Return the class of a job, higher first: jobs with a priority before those without."""
     gated = schedule.cycles[plan.cycle].mode != "priority" or plan.priority is None
     return 0 if gated else 1_000 - (plan.priority or 0)

@@ -1,4 +1,4 @@
-"""A schedule in the network: circuits on ports, trees as plans of the P4 program, endpoints at hosts."""
+"""Install a schedule in the network: circuits on ports, trees as plans of the P4 program, endpoints at hosts."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,15 +23,15 @@ from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, EndpointState
 
-# What of a job one plan of the P4 program carries, and the order in which parts of a job are sent.
+# Parts of a job, each carried by one plan of the P4 program, and their order.
 
 
 Words = npt.NDArray[Any]
-"""int32 or float32: words that switches add as they are, or (pushed) whole numbers, whose sums are exact in float32"""
+"""int32 or float32: words that switches add as integers, or (pushed) whole numbers, whose sums are exact in float32."""
 LOOK_PS: Final = 500_000
-"""in which is looked whether the last blocks of a configuration have come"""
+"""Interval of checks whether the last blocks of a configuration have arrived, ps."""
 OWED_PS: Final = 200_000
-"""in which is looked whether an acknowledgement that was owed has come"""
+"""Interval of checks whether an owed acknowledgement has arrived, ps."""
 
 
 @dataclass
@@ -40,23 +40,24 @@ class TurnPart:
 
     job: Job
     phase: int
-    """0: at once; 1: when phase 0 is through (a pull after its push, combine after dispatch)"""
+    """0: at once; 1: when phase 0 is through (a pull after its push, combine after dispatch)."""
     configuration: int
-    """within the job's process; -1: whatever is lit, it crosses no circuit or all configurations have its pairs"""
+    """Configuration within the job's process; -1: any, because it crosses no circuit or all configurations have its
+    pairs."""
     operation: Operation
     sources: list[Words]
-    """of the workers; none: a pull"""
+    """Arrays of the workers; empty for a pull."""
     targets: list[Words]
-    """of the workers; none: a push"""
+    """Arrays of the workers; empty for a push."""
     expected: Words
-    """(elements,) of a sum, (workers, elements) of blocks"""
+    """Expected values: (elements,) of a sum, (workers, elements) of blocks."""
     predicted: dict[Hop, Traffic]
     stored: Words | None = None
-    """where a push leaves the sum and a pull finds it: what the pod's server has"""
+    """Array of the pod's server, where a push leaves the sum and a pull finds it; None without a server."""
     blocked: dict[int, npt.NDArray[np.int64]] = field(default_factory=dict)
-    """of blocks: which pairs wait for another one, by configuration, (workers, workers - 1), as `Endpoints.streams`"""
+    """For blocks, by configuration: pairs that wait for another one, (workers, workers - 1), as `Endpoints.streams`."""
     paces: dict[int, list[int]] = field(default_factory=dict)
-    """of blocks, by configuration: picoseconds between chunks of each host"""
+    """For blocks, by configuration: picoseconds between chunks of each host."""
 
     @property
     def elements(self) -> int:
@@ -65,21 +66,21 @@ class TurnPart:
 
     @property
     def divided(self) -> bool:
-        """Whether its blocks go in several configurations: then endpoints are not done at the end of each."""
+        """Whether its blocks go in several configurations, so that endpoints are not done at the end of each."""
         return len(self.blocked) > 1
 
     def in_configuration(self, number: int) -> bool:
-        """Whether something of it is sent there; -1: in all of them together."""
+        """Return whether some of it is sent in a configuration; -1: in all of them together."""
         if number < 0 or not self.blocked:
             return number < 0 or max(0, self.configuration) == number
         return number in self.blocked
 
     def begins(self, number: int) -> bool:
-        """Whether that is the first configuration in which something of it is sent."""
+        """Return whether this is the first configuration in which some of it is sent."""
         return number < 0 or not self.blocked or number == min(self.blocked)
 
     def post(self, network: JobNetwork) -> None:
-        """Begin now."""
+        """Begin to send it."""
         collective = Collective[self.operation.name]
         words = self.operation is not Operation.PUSH
         for target in self.targets:
@@ -96,26 +97,26 @@ class TurnPart:
             network.post(index, Post(collective, own, result, words=words))
 
     def exact(self) -> bool:
-        """Whether all hosts have the values that they must have."""
+        """Return whether all hosts have the expected values."""
         if not self.targets:
             return self.stored is not None and np.array_equal(self.stored, self.expected)
         rows = self.expected if self.expected.ndim > 1 else [self.expected] * len(self.targets)
         return all(np.array_equal(target, row) for target, row in zip(self.targets, rows, strict=True))
 
     def busy(self, network: JobNetwork) -> list[int]:
-        """Endpoints that have not all yet."""
+        """Return the endpoints that are not done yet."""
         status = network.endpoints.records["status"]
         return [index for index in self.job.endpoints if status[index] == EndpointState.ACTIVE]
 
     def let(self, network: JobNetwork, configuration: int) -> None:
-        """Let only the blocks of one configuration be sent, at its pace."""
+        """Send only the blocks of one configuration, at its pace."""
         for rank, index in enumerate(self.job.members.values()):
             network.endpoints.streams(index)["blocked"] = self.blocked[configuration][rank]
             network.endpoints.change_pace(index, self.paces[configuration][rank])
             network.fabric.start(index)
 
     def through(self, network: JobNetwork) -> bool:
-        """Whether nothing is under way any more of what may leave now, acknowledgements included."""
+        """Return whether everything that may leave now is sent and acknowledged."""
         if not self.divided:
             return not self.busy(network) and not network.lingers(self.job)
         for index in self.job.endpoints:
@@ -127,7 +128,7 @@ class TurnPart:
         return True
 
     def left_ps(self, network: JobNetwork) -> int:
-        """No less than this until all blocks that may leave now have left."""
+        """Return a lower bound of the time until all blocks that may leave now have left, ps."""
         longest = 0
         for index in self.job.endpoints:
             streams = network.endpoints.streams(index)
@@ -145,7 +146,7 @@ class Installed:
     hosts: tuple[str, ...]
     parts: list[TurnPart]
     together: bool = False
-    """its second phase begins when all of its group are through with their first, as sub-phases of (1) do"""
+    """Whether its second phase begins when all of its group are through with their first, as sub-phases of (1) do."""
 
     @property
     def local(self) -> bool:
@@ -154,7 +155,7 @@ class Installed:
 
 
 class SentParts:
-    """Parts of one job, or of a group, phase by phase: what is next is posted when all before it are through."""
+    """Parts of one job, or of a group, phase by phase: a phase is posted when all parts before it are through."""
 
     def __init__(self, network: JobNetwork, jobs: Sequence[Installed], configuration: int) -> None:
         self._network, self._configuration = network, configuration
@@ -166,7 +167,7 @@ class SentParts:
         self.done: list[TurnPart] = []
 
     def go_on(self) -> list[TurnPart]:
-        """The next phase; what of it was posted."""
+        """Begin the next phase; return the parts that were posted."""
         self.done += self.now
         self.now = next(self.phases, [])
         posted = [part for part in self.now if part.begins(self._configuration)]
@@ -178,22 +179,22 @@ class SentParts:
         return posted
 
     def busy(self) -> list[int]:
-        """Endpoints of this phase that have not all yet."""
+        """Return the endpoints of this phase that are not done yet."""
         return [index for part in self.now for index in part.busy(self._network)]
 
     def look_ps(self) -> int | None:
-        """After which time to look whether this phase is through; None: endpoints say so."""
+        """Return the time after which to check whether this phase is through, ps; None: endpoints report it."""
         times = [part.left_ps(self._network) // 2 for part in self.now if part.divided]
         if times:
             return max(LOOK_PS, *times)
         return None if self.busy() else OWED_PS
 
     def through(self) -> bool:
-        """Whether this phase is."""
+        """Return whether this phase is through."""
         return all(part.through(self._network) for part in self.now)
 
 
-# How a sum is carried: along one tree; or pushed to where it is kept and pulled from there, in shards.
+# Ways to carry a sum: along one tree; or in shards, pushed to where they are kept and pulled from there.
 
 
 WHOLE: Final = (0.0, 1.0)
@@ -206,16 +207,16 @@ class Piece:
     operation: Operation
     tree: PodTree
     span: tuple[float, float]
-    """of the vector: from, to"""
+    """Share of the vector: from, to."""
 
 
 def pieces_of(plan: JobPlan, pod: int) -> list[Piece]:
-    """The pieces that carry the vector of a ps or rar; a job without a tree lies in ``pod``.
+    """Return the pieces that carry the vector of a ps or rar; a job without a tree lies in ``pod``.
 
-    A ring of m ToRs is m shards. In reduce-scatter the k-th passes from the pod after k all the way round to k, and
-    every ToR adds what its pod sends: a chain, towards k, along the ring. In all-gather it goes on from k to the pod
-    before it: another chain, along the ring as well. Each circuit carries (m - 1) / m of the vector in both sub-phases,
-    in the ring's direction, as (5) has it; a shard is kept at the ToR of its pod in between.
+    A ring of m ToRs is m shards. In reduce-scatter the k-th shard passes from the pod after k all the way round to k,
+    and every ToR adds what its pod sends: a chain, towards k, along the ring. In all-gather it continues from k to the
+    pod before it: another chain, along the ring as well. Each circuit carries (m - 1) / m of the vector in both
+    sub-phases, in the ring's direction, as in (5); in between, a shard is kept at the ToR of its pod.
     """
     if plan.ring is not None:
         order = plan.ring.order
@@ -246,24 +247,24 @@ def pieces_of(plan: JobPlan, pod: int) -> list[Piece]:
     return pieces
 
 
-# How fast hosts send blocks: as fast as the busiest link takes them, with all that is sent at the same time.
+# Send rates of blocks: as fast as the busiest link takes them, with everything that is sent at the same time.
 #
-# Sums wait for their results, so a window bounds what of them queues. The streams of an all-to-all are paced: two
-# jobs of one turn that each took a circuit for themselves would fill its queue. Here all of a turn end together: a
-# job's time is that of the busiest link that it crosses, with all jobs' frames on it, and its hosts spread their chunks
-# over that.
+# Sums wait for their results, so a window limits their queues. The streams of an all-to-all are paced: two jobs of one
+# turn that each took a circuit for themselves would fill its queue. Here all jobs of a turn end together: a job's time
+# is that of the busiest link that it crosses, with all jobs' frames on it, and its hosts spread their chunks over that
+# time.
 
 
 Load = Counter[Hop]
-"""picoseconds that links are busy"""
+"""Picoseconds for which links are busy."""
 RatesOf = Callable[[JobPlan, int], Mapping[Hop, int]]
-"""bit/s of the circuits that are lit in a configuration of a job's process, by the (node, port) that they leave"""
+"""Rates, bit/s, of the circuits that are lit in a configuration of a job's process, by the (node, port) they leave."""
 PHASES = 2
-"""dispatch, combine: each has half of the time that all of a turn take"""
+"""Dispatch and combine: each has half of the time of all jobs of a turn."""
 
 
 def set_paces(schedule: Schedule, installed: Mapping[str, Installed], rates: RatesOf) -> None:
-    """Give the blocks of every all-to-all their paces, configuration by configuration."""
+    """Set the paces of every all-to-all's blocks, configuration by configuration."""
     cycles = turns_by_cycle(schedule)
     if not any(blocked_part.blocked for job in installed.values() for blocked_part in job.parts):
         return
@@ -286,12 +287,12 @@ def set_paces(schedule: Schedule, installed: Mapping[str, Installed], rates: Rat
 
 
 def turns_by_cycle(schedule: Schedule) -> list[list[list[str]]]:
-    """Names of the jobs that send at the same time, group by group, of each cycle."""
+    """Return the names of the jobs that send at the same time, group by group, for each cycle."""
     return [list(_turns(schedule, cycle)) for cycle in schedule.cycles]
 
 
 def _turns(schedule: Schedule, cycle: Cycle) -> Iterable[list[str]]:
-    """Groups of jobs that send at the same time; in a cycle that is not gated each job is a group of its own."""
+    """Return the groups of jobs that send at the same time; in a cycle that is not gated each job is a group."""
     return turns_of(schedule, cycle).values() if cycle.mode == "gated" else ([name] for name in cycle.jobs)
 
 
@@ -304,7 +305,7 @@ def _paces(part: TurnPart, configuration: int, total: Load, rates: Mapping[Hop, 
 
 
 def _load(job: Installed, configuration: int, rates: RatesOf) -> Load:
-    """The load of all phases of a job on every link."""
+    """Return the load of all phases of a job on every link."""
     lit = rates(job.plan, configuration)
     return summed(
         blocks_load(part, configuration, lit) if part.blocked else _sum_load(part)
@@ -323,7 +324,7 @@ def _sum_load(part: TurnPart) -> Load:
 
 
 def blocks_load(part: TurnPart, configuration: int, rates: Mapping[Hop, int]) -> Load:
-    """The load of a configuration's blocks on every link, with their acknowledgements."""
+    """Return the load of a configuration's blocks on every link, with their acknowledgements."""
     plan: Plan = part.job.plan
     chunks = -(-part.elements // (len(part.job.members) * plan.lanes))
     hosts = list(part.job.members)
@@ -345,11 +346,11 @@ def blocks_load(part: TurnPart, configuration: int, rates: Mapping[Hop, int]) ->
 
 
 Place = TypeVar("Place")
-"""what is busy: a link, or a resource of the flow model"""
+"""A busy place: a link, or a resource of the flow model."""
 
 
 def summed(loads: Iterable[Counter[Place]]) -> Counter[Place]:
-    """How long each place is busy in all, ps."""
+    """Return how long each place is busy in total, ps."""
     total: Counter[Place] = Counter()
     for load in loads:
         total.update(load)
@@ -357,7 +358,7 @@ def summed(loads: Iterable[Counter[Place]]) -> Counter[Place]:
 
 
 def busiest(loads: Iterable[Counter[Place]]) -> Counter[Place]:
-    """How long each place is busy at most, ps."""
+    """Return how long each place is busy at most, ps."""
     most: Counter[Place] = Counter()
     for load in loads:
         most |= load
@@ -365,25 +366,25 @@ def busiest(loads: Iterable[Counter[Place]]) -> Counter[Place]:
 
 
 WORD: Final = 4
-"""bytes"""
+"""Bytes of an element."""
 MOST: Final = 1 << 20
-"""of a word that a worker gives: sums of 2,047 workers are exact in int32"""
+"""Bound of a worker's words: sums of 2,047 workers are exact in int32."""
 FLOAT_SHIFT: Final = 7
-"""what is pushed is that much smaller: sums of 2,047 workers are exact in float32, too"""
+"""Bits by which pushed words are smaller: sums of 2,047 workers are exact in float32, too."""
 QUEUES: Final = (2, 3)
-"""of the two groups, where gates keep them apart"""
+"""Queues of the two groups, if gates keep them apart."""
 FIRST_IN_QUEUE: Final = 6
-"""the queue of a job with priority 0; the next one has the next lower queue"""
+"""Queue of a job with priority 0; the next priority has the next lower queue."""
 MOST_SLOTS: Final = 256
-"""of a switch, for all shards of a vector together"""
+"""Slots of a switch for all shards of a vector together."""
 
 
 def physical(network: OpticalNetwork, delay: str = "1us", *, servers: bool = False, planes: int = 1) -> Topology:
-    """Hosts, ToRs and the cross-connect of a network; ``delay`` is that of every fibre.
+    """Build hosts, ToRs and the cross-connect of a network; ``delay`` is that of every fibre.
 
-    ``servers``: a host beside each ToR that keeps what is pushed there until it is pulled, with a link as fast as all
-    others of its ToR together: (4) counts no bytes for it, so no job may have to wait for it. ``planes``: 1 or 2
-    cross-connects, to which the ports of a ToR go in turns.
+    ``servers``: a host beside each ToR that keeps pushed data until they are pulled, with a link as fast as all others
+    of its ToR together: (4) counts no bytes for it, so no job may have to wait for it. ``planes``: 1 or 2
+    cross-connects, between which the ports of a ToR alternate.
     """
     if network.ports < 1:
         raise TdmError("ports: a pod without ports has no circuits; packets need at least one")
@@ -410,17 +411,17 @@ def physical(network: OpticalNetwork, delay: str = "1us", *, servers: bool = Fal
 
 
 def server_of(pod: int) -> str:
-    """The host beside a ToR."""
+    """Return the name of the host beside a ToR."""
     return f"ps{pod + 1}"
 
 
 def needs_servers(schedule: Schedule) -> bool:
-    """Whether something is pushed and pulled later."""
+    """Return whether any data are pushed and pulled later."""
     return any(plan.ring is not None or any(not tree.pipelined for tree in plan.trees) for plan in schedule.jobs)
 
 
 class TurnInstaller:
-    """Programs the switches with the plans of a schedule's jobs, and gives hosts their endpoints."""
+    """Installer that programs the switches with the plans of a schedule's jobs, and gives hosts their endpoints."""
 
     def __init__(
         self, topology: Topology, switches: EmbeddedSwitches, network: JobNetwork, schedule: Schedule, *, gates: bool
@@ -437,15 +438,15 @@ class TurnInstaller:
         self._number = 0
 
     def lay(self) -> list[tuple[Link, ...]]:
-        """The circuits of every configuration, at ports; `TopologyError` where planes cannot share them out."""
+        """Return the circuits of every configuration, at ports; raise `TopologyError` if planes cannot share them."""
         return list(lay_circuits(self._topology, self.matrices, self._schedule.network.parallel))
 
     def pieces(self, plan: JobPlan, pod: int) -> list[Piece]:
-        """The pieces that carry the vector of a job."""
+        """Return the pieces that carry the vector of a job."""
         return pieces_of(plan, pod)
 
     def install(self, job: TdmJob, seed: int) -> Installed:
-        """Install one job; `TdmError` or `PlanError` if its plan cannot be carried out on packets."""
+        """Install one job; raise `TdmError` or `PlanError` if its plan cannot be carried out on packets."""
         plan = self._schedule.plan(job.name)
         hosts = tuple(host for host, _ in plan.placement)
         draw = np.random.default_rng(seed)
@@ -456,11 +457,11 @@ class TurnInstaller:
         return Installed(job, plan, hosts, self._sums(job, plan, hosts, pieces, draw), together)
 
     def index(self, plan: JobPlan, configuration: int) -> int:
-        """Which of ``circuits`` a configuration of a job's process is."""
+        """Return the index in ``circuits`` of a configuration of a job's process."""
         return self.matrices.index(self._schedule.processes[plan.process].configurations[configuration].circuits)
 
     def rates(self, plan: JobPlan, configuration: int) -> dict[Hop, int]:
-        """bit/s of the circuits of a configuration of a job's process, by the (node, port) that they leave."""
+        """Return the rates, bit/s, of a configuration's circuits, by the (node, port) that they leave."""
         lit = self.circuits[self.index(plan, configuration)]
         return {end: link.rate_bps for link in lit for end in ((link.a, link.port_a), (link.b, link.port_b))}
 
@@ -474,7 +475,7 @@ class TurnInstaller:
         parts: list[TurnPart] = []
         carried: dict[tuple[PodTree, int], Job] = {}
         stored: dict[tuple[int, int], Words] = {}
-        slots = MOST_SLOTS // len({piece.span for piece in pieces})  # shares of one vector share its window too
+        slots = MOST_SLOTS // len({piece.span for piece in pieces})  # shares of one vector also share its window
         spans = sorted({piece.span for piece in pieces})
         lanes = self._switches.controller.program.lanes
         whole = dict(zip(spans, cut_chunks(elements, [end - first for first, end in spans], lanes), strict=True))
@@ -573,10 +574,10 @@ class TurnInstaller:
     def _stripe(
         self, plan: JobPlan, routes: Sequence[PodRoute], hosts: tuple[str, ...], block: int, draw: np.random.Generator
     ) -> list[TurnPart]:
-        """The parts that carry ``block`` elements of every block, along the routes of a stripe."""
+        """Return the parts that carry ``block`` elements of every block, along the routes of a stripe."""
         paths, at, links = self._routed(plan, routes, hosts)
-        # Dispatch and combine: endpoints of their own, since pairs of a configuration may be in the second phase while
-        # others wait for circuits with their first.
+        # Dispatch and combine have separate endpoints, since pairs of a configuration may be in the second phase while
+        # others wait for circuits in their first.
         made = [
             self._start(plan, PlanRequest("all-to-all", self._next(), workers=hosts, layout=MeshLayout(paths)), links)
             for _ in range(2)
@@ -616,9 +617,9 @@ class TurnInstaller:
     def _routed(
         self, plan: JobPlan, own_routes: Sequence[PodRoute], hosts: tuple[str, ...]
     ) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[tuple[str, str], int], list[Link]]:
-        """The path of every pair of hosts, its configuration (-1: within a pod), and the circuits of all of them.
+        """Return the path of every pair of hosts, its configuration (-1: within a pod), and all their circuits.
 
-        Routes that share a pair of pods take its destinations in turns, as their shares say: switches forward by
+        Routes that share a pair of pods divide its destinations by their shares, because switches forward by
         destination.
         """
         network = self._schedule.network
@@ -662,7 +663,7 @@ class TurnInstaller:
 
 
 def cut_chunks(elements: int, shares: Sequence[float], lanes: int) -> list[tuple[int, int]]:
-    """From where to where each share of a vector goes: whole chunks of ``lanes`` elements but for the last one."""
+    """Return the (first, end) of each share of a vector: whole chunks of ``lanes`` elements except in the last one."""
     chunks = -(-elements // lanes)
     ends = [0]
     done = 0.0
@@ -674,11 +675,11 @@ def cut_chunks(elements: int, shares: Sequence[float], lanes: int) -> list[tuple
 
 
 def _when(configuration: int, first: int) -> int:
-    """Pairs within a pod (-1) go with the first configuration."""
+    """Return a pair's configuration; pairs within a pod (-1) go with the first."""
     return first if configuration < 0 else configuration
 
 
 def _drawn(draw: np.random.Generator, workers: int, elements: int) -> list[Words]:
-    """Inputs of workers: parts of one row of random words, each from another place on."""
+    """Draw the inputs of workers: slices of one row of random words, each with another offset."""
     words = draw.integers(-MOST, MOST, elements + workers, dtype=np.int32)
     return [words[rank : rank + elements] for rank in range(workers)]

@@ -1,4 +1,4 @@
-"""The turns of a schedule on packets: one clock for all, every byte through the P4 program."""
+"""Play the turns of a schedule on packets: one clock for all, every byte through the P4 program."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,11 +40,11 @@ from p4reduce.topologies.optical import uplinks
 from p4reduce.workers.records import EndpointState
 from p4switch.base.values import PS_PER_S
 
-# First transmissions on links against what plans predict, from one boundary to the next.
+# Comparison of first transmissions on links with the plans' predictions, from one boundary to the next.
 
 
 class Counting:
-    """A port's counters sum up all that ever crossed it: what a process sent is the difference of two readings."""
+    """Counts of frames between boundaries, as differences of two readings of the links' cumulative counters."""
 
     def __init__(self, network: JobNetwork, jobs: Iterable[Installed]) -> None:
         self._links = network.fabric.links
@@ -56,11 +56,11 @@ class Counting:
         self._parts = {id(part): part for job in jobs for part in job.parts}
 
     def post(self, part: TurnPart) -> None:
-        """Send a part once more."""
+        """Count a part that is sent."""
         self._posted[id(part)] += 1
 
     def boundary(self) -> tuple[int, tuple[str, ...]]:
-        """Frames since the last boundary, and the links on which they, or their bytes, are not those predicted."""
+        """Return the frames since the last boundary, and the links whose frames or bytes differ from the prediction."""
         now = self._read()
         seen = now - self._before
         self._before = now
@@ -87,7 +87,7 @@ Keep = Literal["starts", "pause", "gates"]
 
 
 class TurnPlayer(Acts[Installed, SentParts]):
-    """A process ends when its jobs are done."""
+    """Player of a schedule in which a process ends when its jobs are done."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class TurnPlayer(Acts[Installed, SentParts]):
 
     @property
     def now(self) -> int:
-        """Picoseconds."""
+        """Present time, picoseconds."""
         return self.network.now
 
     def run(self) -> PlayedSchedule:
@@ -120,7 +120,7 @@ class TurnPlayer(Acts[Installed, SentParts]):
     # --- the clock
 
     def let_pass(self, until: int | None, under: Sequence[SentParts]) -> None:
-        """Let time pass until an endpoint is done, or until something is due that endpoints do not report."""
+        """Let time pass until an endpoint is done, or until the next check for events that endpoints do not report."""
         working = [index for sending in under for index in sending.busy()]
         looks = [self.now + look for sending in under if sending.now and (look := sending.look_ps()) is not None]
         until = min([*looks, *([] if until is None else [until])], default=None)
@@ -130,7 +130,7 @@ class TurnPlayer(Acts[Installed, SentParts]):
         self._check(working, quiet=reason is StopReason.QUIET and until is None)
 
     def step(self, sending: SentParts) -> None:
-        """Begin the next phase of a communication, and count what is posted."""
+        """Begin the next phase of a communication, and count the posted parts."""
         for part in sending.go_on():
             self._counting.post(part)
 
@@ -144,10 +144,10 @@ class TurnPlayer(Acts[Installed, SentParts]):
         if self._progress is not None:
             self._progress("rounds", len(self.played.rounds_ps), self.rounds)
 
-    # --- what turns ask for
+    # --- implementation of the turns' requests
 
     def send(self, jobs: Sequence[Installed], configuration: int) -> Sequence[SentParts]:
-        """Each job's phases follow each other, or those of all together where sub-phases are the group's."""
+        """Begin to send, one phase of a job after the other, or of all jobs together if sub-phases are the group's."""
         groups = [jobs] if any(job.together for job in jobs) else [[job] for job in jobs]
         begun = [SentParts(self.network, own, configuration) for own in groups]
         for sending in begun:
@@ -155,37 +155,37 @@ class TurnPlayer(Acts[Installed, SentParts]):
         return begun
 
     def sent(self, jobs: Sequence[Installed], under: Sequence[SentParts], start: int) -> None:
-        """Every sum and block is looked at."""
+        """Check every sum and block."""
         del jobs, start
         for part in (part for sending in under for part in sending.done):
             self.played.exact &= part.exact() or (part.divided and bool(part.busy(self.network)))
 
     def ended_ps(self, job: Installed, start: int) -> int:
-        """When the last worker of a job had its result, picoseconds."""
+        """Return when the last worker of a job had its result, picoseconds."""
         return max((self.network.done_ps(part.job) for part in job.parts), default=start)
 
     def light(self, matrix: Matrix, dark_ps: int) -> None:
-        """An event of the fabric; the electrical twin has none."""
+        """Schedule the change of circuits in the fabric; the electrical twin has none."""
         if not self.network.fabric.topology.crossconnects:
             return
         index = self.installer.matrices.index(matrix)
         self.network.fabric.reconfigure(None, self.installer.circuits[index], None, dark_ps)
 
     def boundary(self) -> tuple[int, tuple[str, ...]]:
-        """Against what plans predict."""
+        """Return the frames since the last boundary, and the links that differ from the plans' predictions."""
         return self._counting.boundary()
 
     def changes(self, job: Installed, before: Matrix, after: Matrix, configuration: int) -> bool:
-        """Whether circuits change on ports: another bond, or another port, is another circuit."""
+        """Return whether circuits change on a job's ports: another bond or port counts as another circuit."""
         pairs = [{f"tor{a + 1}", f"tor{b + 1}"} for a, b in pairs_of(job.plan, configuration)]
         index = self.installer.matrices.index
         stay = set(self.installer.circuits[index(before)])
         return any({link.a, link.b} in pairs and link not in stay for link in self.installer.circuits[index(after)])
 
-    # --- books
+    # --- final counts
 
     def _settle(self) -> None:
-        if not self.halted:  # else gates would go on without the cross-connect's clock
+        if not self.halted:  # otherwise gates would go on without the cross-connect's clock
             self.network.advance(self.now + 100_000_000)
         _, differing = self._counting.boundary()
         unfinished = any(part.busy(self.network) for job in self.jobs.values() for part in job.parts)
@@ -200,26 +200,27 @@ class TurnPlayer(Acts[Installed, SentParts]):
         self.played.lasted_ps = self.now
 
 
-# Windows by the clock: circuits change at fixed times, whatever is under way.
+# Windows by the clock: circuits change at fixed times, even during transmissions.
 #
-# What a job has not sent when its window ends waits for its next window, one way or the other (`Keep`): with
-# ``starts`` it does not wait, and meets dark mirrors or another group's circuits; with ``pause`` its endpoints stop,
-# a guard before the end; with ``gates`` the switches' ports to the cross-connect hold back the queue of its group.
+# Data that a job has not sent when its window ends are treated in one of three ways (`Keep`): with ``starts`` they do
+# not wait, and meet dark mirrors or another group's circuits; with ``pause`` the job's endpoints stop a guard before
+# the end, until the next window; with ``gates`` the switches' ports to the cross-connect hold back the queue of its
+# group.
 
 
 LONGEST_HEADERS = 62
-"""bytes before the lanes"""
+"""Bytes before the lanes."""
 WARM_UP = 2
-"""rounds until all have trained and communicated once"""
+"""Rounds until all jobs have trained and communicated once."""
 
 
 class SlottedPlayer(TurnPlayer):
     """A player of schedules with fixed slots; all jobs are in one cycle."""
 
     def acts(self) -> list[Act[SentParts]]:
-        """The clock's act, and those of all jobs."""
+        """Make the clock's act, and those of all jobs."""
         schedule = self.schedule
-        self.network.advance(self.network.now)  # the fabric knows of all endpoints then
+        self.network.advance(self.network.now)  # makes all endpoints known to the fabric
         self._round_ps = round(schedule.round_s * PS_PER_S)
         self._guard_ps = round(schedule.guard_s * PS_PER_S)
         starts = [round(process.start_s * PS_PER_S) for process in schedule.processes]
@@ -230,13 +231,13 @@ class SlottedPlayer(TurnPlayer):
         return [self._ticks(), *waiting]
 
     def _set_gates(self) -> None:
-        """Set gates: in darkness no group's queue is open, afterwards that of the group whose window it is.
+        """Set the gates: in darkness no group's queue is open, afterwards that of the window's group.
 
-        A port that stays is never dark.
+        A port whose circuit stays is never dark.
         """
         closed = ALL_QUEUES & ~sum(1 << queue for queue in QUEUES)
         fabric = self.network.fabric
-        # What leaves a switch is at the mirrors a fibre's delay later.
+        # A frame that leaves a switch reaches the mirrors after a fibre's delay.
         fibre = max(link.delay_ps for own in uplinks(fabric.topology).values() for link in own)
         longest = LONGEST_HEADERS + 4 * next(iter(self.jobs.values())).parts[0].job.plan.lanes
         for switch, fibres in uplinks(fabric.topology).items():
@@ -253,7 +254,7 @@ class SlottedPlayer(TurnPlayer):
                 fabric.set_gates(port, entries, base_ps=0, longest=longest)
 
     def _circuit(self, port: Hop, process: int) -> Link | None:
-        """The circuit that a port is part of in a process, or None."""
+        """Return the circuit of a port in a process, or None."""
         matrix = self.schedule.processes[process].configurations[0].circuits
         lit = self.installer.circuits[self.installer.matrices.index(matrix)]
         return next((link for link in lit if port in ((link.a, link.port_a), (link.b, link.port_b))), None)
@@ -263,20 +264,20 @@ class SlottedPlayer(TurnPlayer):
         return groups[0] if groups else 0
 
     def _window(self, job: Installed, number: int) -> tuple[int, int]:
-        """When a job's window opens and closes in a round, picoseconds."""
+        """Return when a job's window opens and closes in a round, picoseconds."""
         start, end = self._slots[job.plan.process]
         opens = number * self._round_ps + start + self._dark_ps(job)
         return opens, max(opens, number * self._round_ps + end - self._guard_ps)
 
     def _dark_ps(self, job: Installed) -> int:
-        """Picoseconds for which a job's circuits are dark when its process begins."""
+        """Return the picoseconds for which a job's circuits are dark when its process begins."""
         processes = self.schedule.processes
         before = processes[job.plan.process - 1].configurations[0].circuits
         after = processes[job.plan.process].configurations[0].circuits
         return self.delta_ps if self.changes(job, before, after, -1) else 0
 
     def _ticks(self) -> Act[SentParts]:
-        """The cross-connect's clock, and that of the endpoints."""
+        """Run the cross-connect's clock, and schedule the endpoints' pauses."""
         if self.keep == "pause":
             self._pause(0)
         for number in range(self.rounds + WARM_UP):
@@ -322,26 +323,26 @@ class SlottedPlayer(TurnPlayer):
             yield (number * self._round_ps + self._slots[job.plan.process][1], ())
 
 
-# The electrical twin on packets: a spine for each port of a ToR to the cross-connect, uplinks as fast as those.
+# The electrical twin on packets: a spine for each port of a ToR to the cross-connect, with uplinks of the same rate.
 #
-# Every edge of a tree is several flows, each a share of the vector with a tree of its own, over one spine: with
-# `eps-ideal` one flow a spine, which is what spraying comes to; with `eps-ecmp` a hash picks the spine of each.
+# Every edge of a tree is several flows, each a share of the vector with a separate tree, over one spine: with
+# `eps-ideal` one flow per spine, which models spraying; with `eps-ecmp` a hash picks the spine of each.
 
 
 ELECTRICAL: Final = ("eps-ideal", "eps-ecmp")
-"""policies whose schedules are for the twin"""
+"""Policies whose schedules are for the twin."""
 
 
 @dataclass(frozen=True)
 class Hashing:
-    """The hashing by which `eps-ecmp` picks spines: ``flows`` an edge; ``polarized``: the hash leaves out the ToR."""
+    """Choice of spines by `eps-ecmp`: ``flows`` per edge; ``polarized``: the hash does not include the ToR."""
 
     flows: int = 4
     polarized: bool = False
 
 
 def twin_of(network: OpticalNetwork, delay: str = "1us") -> Topology:
-    """The leaf-spine; a circuit's two fibres are the links to a spine and from it."""
+    """Build the leaf-spine; a circuit's two fibres are the links to a spine and from it."""
     if network.ports < 1:
         raise TdmError("ports: a ToR without ports has no uplinks; packets need at least one")
     builder = TopologyBuilder(f"eps-{network.pods * network.servers}")
@@ -370,12 +371,12 @@ class TwinInstaller(TurnInstaller):
         return [() for _ in self.matrices]
 
     def rates(self, plan: JobPlan, configuration: int) -> dict[Hop, int]:
-        """Links are always as fast as they are."""
+        """Return no rates: links always have their nominal rate."""
         del plan, configuration
         return {}
 
     def pieces(self, plan: JobPlan, pod: int) -> list[Piece]:
-        """Every piece in as many flows as an edge has."""
+        """Cut every piece into as many flows as an edge has."""
         whole_pieces = pieces_of(plan, pod)
         if any(piece.operation is not Operation.ALL_REDUCE for piece in whole_pieces):
             raise TdmError(f"job {plan.job!r}: the electrical twin adds up along trees, chunk by chunk")
@@ -393,7 +394,7 @@ class TwinInstaller(TurnInstaller):
         return network.ports if self._schedule.policy == "eps-ideal" else self.hashing.flows
 
     def _spine(self, plan: JobPlan, flow: int, source: str) -> str:
-        """The spine to which the ``flow``-th of a job's flows goes from a ToR."""
+        """Return the spine to which a job's ``flow``-th flow goes from a ToR."""
         ports = self._schedule.network.ports
         if self._schedule.policy == "eps-ideal":
             return f"spine{flow % ports + 1}"
@@ -418,7 +419,7 @@ class TwinInstaller(TurnInstaller):
     def _routed(
         self, plan: JobPlan, own_routes: Sequence[PodRoute], hosts: tuple[str, ...]
     ) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[tuple[str, str], int], list[Link]]:
-        """Switches forward by destination: the flows of a pair of pods are those to its hosts there."""
+        """Route blocks by destination, as switches forward: flows between two pods are those to the target's hosts."""
         del own_routes
         network = self._schedule.network
         paths: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -429,11 +430,11 @@ class TwinInstaller(TurnInstaller):
         return paths, dict.fromkeys(paths, -1), []
 
 
-# A schedule on packets: jobs train at their hosts and communicate through the P4 program, circuits come and go.
+# A schedule on packets: jobs train at their hosts and communicate through the P4 program while circuits change.
 #
-# Training is time at a host; every byte that is communicated crosses links and switches. A schedule's windows are
-# kept in one of three ways, each by itself (`Keep`): hosts begin when their circuits are lit, endpoints pause
-# outside of their windows, or switches hold back the queue of a group behind gates.
+# Training is time at a host; every communicated byte crosses links and switches. A schedule's windows are kept in one
+# of three ways (`Keep`): hosts begin when their circuits are lit, endpoints pause outside of their windows, or switches
+# hold back the queue of a group behind gates.
 
 
 KEEPS: Final = ("starts", "pause", "gates")
@@ -460,7 +461,7 @@ def play(
     Parameters
     ----------
     schedule : Schedule
-        Who is where, and when; its bytes and times are taken as they are (`model_job(scale=64)` makes small ones).
+        Placement and times of jobs; its bytes and times are taken as they are (`model_job(scale=64)` makes small ones).
     jobs : mapping of TdmJob
         By name.
     rounds : int
@@ -468,29 +469,29 @@ def play(
     keep : str
         How windows are kept.
     lanes : int
-        Of the P4 program.
+        Lanes of the P4 program.
     delay : str
-        Of every link and fibre.
+        Delay of every link and fibre.
     seed : int
-        Of the vectors and of losses.
+        Seed of the vectors and of losses.
     loss : float
         Probability for each frame on each link.
     planes : int
         Cross-connects, 1 or 2.
     guard : bool
-        With slots: take the guard that the longest path and the queues need (`PlayedSchedule.least_guard_s`), whatever
-        the schedule says.
+        With slots: take the guard that the longest path and the queues need (`PlayedSchedule.least_guard_s`), instead
+        of the schedule's.
     hashing : Hashing
-        Of `eps-ecmp`.
+        Hashing of `eps-ecmp`.
     progress : Progress or None
         Told of every round.
 
     Raises
     ------
     TdmError
-        What the schedule asks for is not to be had on packets.
+        The schedule cannot be carried out on packets.
     ClusterError
-        A job does not get on any more.
+        A job makes no progress any more.
     """
     if rounds < 1:
         raise TdmError(f"rounds: {rounds}; at least 1")
@@ -525,7 +526,7 @@ def play(
 
 
 def _least_guard_s(schedule: Schedule, installed: Mapping[str, Installed]) -> float:
-    """The least guard time, in seconds, that is enough for all jobs that communicate at the same time."""
+    """Return the least guard time, in seconds, that is enough for all jobs that communicate at the same time."""
     groups: dict[tuple[int, int], list[Plan]] = {}
     for plan in schedule.jobs:
         own = groups.setdefault((plan.process, plan.group), [])
@@ -542,7 +543,7 @@ def _check_guard(schedule: Schedule, guard_s: float) -> None:
         )
 
 
-# Who did what when, as SVG: circuits, jobs and darkness, from what packets did.
+# Timeline of a played schedule as SVG: circuits, jobs and darkness.
 
 
 _ROW, _LEFT, _WIDTH, _TOP = 22, 130, 900, 34
@@ -552,7 +553,7 @@ _STYLE: Final = "font-family:system-ui,sans-serif;font-size:12px"
 
 
 def gantt_svg(played: PlayedSchedule, groups: dict[str, int], *, title: str = "") -> str:
-    """A row for the cross-connect, one for each job: light is training, colour communication, black darkness."""
+    """Draw a row for the cross-connect and one for each job: light is training, colour sending, black darkness."""
     end = max((span.end_ps for span in played.spans), default=1)
     jobs = list(groups)
     height = _TOP + _ROW * (len(jobs) + 1) + 40

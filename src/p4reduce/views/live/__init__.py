@@ -1,1 +1,1 @@
-"""The live page: a run as it goes on, served on loopback."""
+"""The live page of a run in progress, served on loopback."""

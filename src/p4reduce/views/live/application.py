@@ -1,4 +1,4 @@
-"""The page and what it asks for: who is let in, what is answered, and how it is served."""
+"""The page's web application: access control, answers and server."""
 
 import asyncio
 import contextlib
@@ -29,16 +29,16 @@ from p4reduce.views.live.session import BACKLOG, NotOffered, Source, WantedView
 from p4reduce.views.report.curves import DRAWINGS, HALVINGS, PALETTE, load_colour
 from p4reduce.views.report.network import NetworkDrawing, draw_inline
 
-# A scene's drawing, made when a viewer asks.
+# Drawing of a scene, made when a viewer requests it.
 
 
 MAX_DRAWN: Final = 400
-"""nodes of a topology that is still worth looking at"""
+"""Most nodes of a topology that is drawn."""
 COLOURS: Final = 32
 
 
 def drawn(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """A scene with its drawing as SVG (None: too large), made here whatever the scene came from, and the colours."""
+    """Return a scene with its drawing as SVG (None: too large), always made here, and the colours."""
     jobs = plain["jobs"]
     paths = list(dict.fromkeys(tuple(path) for job in jobs for path in job["paths"]))
     hosts = {node["name"] for node in plain["nodes"] if node["kind"] == "host"}
@@ -58,7 +58,7 @@ def drawn(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def colours() -> list[dict[str, str]]:
-    """Colours of loads from the least to the full scale, light and dark."""
+    """Return the colours of loads from the least to the full scale, light and dark."""
     pairs = []
     for number in range(COLOURS):
         style = load_colour(2.0 ** (HALVINGS * ((number + 1) / COLOURS - 1)))
@@ -69,17 +69,17 @@ def colours() -> list[dict[str, str]]:
 
 TOKEN: Final = "x-live-token"  # noqa: S105  (the name of a header)
 IDLE_S: Final = 9.0
-"""that a connection may take to ask for something with the token, or wait after the answer"""
+"""Seconds for which a connection may be open without a request with the token, before the first or after an answer."""
 MOST_CONNECTIONS: Final = 64
 TAKEN_AT_ONCE: Final = 16
-"""connections taken in one turn of the loop; each is read within three turns, before MOST_CONNECTIONS others can have
-taken its place"""
+"""Connections accepted in one turn of the loop; each is read within three turns, before MOST_CONNECTIONS others can
+have taken its place."""
 TICK_S: Final = 0.2
 QUIET_TICKS: Final = 100
-"""after which a comment is sent, so that a page that went away is noticed"""
+"""Ticks after which a comment is sent, so that a closed page is noticed."""
 MOST_BODY: Final = 1 << 16
 BODY_S: Final = 10.0
-"""for the body of a request"""
+"""Seconds for the body of a request."""
 ACTIONS: Final = ("pause", "go", "step", "speed")
 STATIC: Final = {
     "page.js": "text/javascript",
@@ -108,19 +108,19 @@ HEADERS: Final = {
 
 
 class Connections:
-    """The connections of one server: at most ``MOST_CONNECTIONS``, and none without the token beyond ``IDLE_S``.
+    """Connections of one server: at most ``MOST_CONNECTIONS``, and none without the token beyond ``IDLE_S``.
 
-    Where there are too many, the one that has been idle longest is closed, and a new one only if none is idle:
-    connections held open without the token keep no viewer away.
+    If there are too many, the connection that has been idle longest is closed; a new one is refused only if none is
+    idle. So connections held open without the token keep no viewer away.
     """
 
     def __init__(self) -> None:
         self.idle: dict[_Connection, None] = {}
-        """those without a request under way that has the token, the longest idle first"""
+        """Connections without an active request with the token, the longest idle first."""
         self.busy: set[_Connection] = set()
 
     def has_room(self) -> bool:
-        """Whether one more may come; closes an idle one where that makes room."""
+        """Return whether one more may come; close an idle one if that makes room."""
         if len(self.idle) + len(self.busy) < MOST_CONNECTIONS:
             return True
         if not self.idle:
@@ -130,9 +130,9 @@ class Connections:
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed when it has been without a request that has the token for ``IDLE_S``.
+    """A connection that is closed after ``IDLE_S`` without a request with the token.
 
-    Requests without it, of which some are answered, do not prolong this: a client that asks and never reads the answer
+    Requests without it, some of which are answered, do not extend this: otherwise a client that never reads the answers
     would hold its connection for ever.
     """
 
@@ -171,7 +171,7 @@ class _Connection(H11Protocol):
             self._rest()
 
     def shut(self) -> None:
-        """Close it at once; what it has not been sent is lost, and the system does not keep it either."""
+        """Close the connection at once and discard unsent data, also in the system."""
         self._forget()
         at_once = struct.pack("ii", 1, 0)
         self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
@@ -191,7 +191,7 @@ class _Connection(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """A server that takes ``TAKEN_AT_ONCE`` connections in one turn, while ``BACKLOG`` may wait in the system.
+    """A server that accepts ``TAKEN_AT_ONCE`` connections in one turn, while ``BACKLOG`` may wait in the system.
 
     asyncio has one number for both.
     """
@@ -206,7 +206,7 @@ class PageServer:
     """A server for one socket that listens already."""
 
     def __init__(self, source: Source | PlaySource | TraceSource, token: str, port: int) -> None:
-        for name in ("uvicorn", "asyncio"):  # what strangers send or exhaust is not news of the run
+        for name in ("uvicorn", "asyncio"):  # requests of strangers, and exhausted resources, are not news of the run
             logging.getLogger(name).addHandler(logging.NullHandler())
             logging.getLogger(name).propagate = False
         config = uvicorn.Config(
@@ -226,19 +226,19 @@ class PageServer:
         self._server = _Server(config)
 
     def run(self, listener: socket.socket) -> None:
-        """Until :meth:`end`; in any thread."""
+        """Serve until :meth:`end`; in any thread."""
         with contextlib.suppress(asyncio.CancelledError):
             self._server.run(sockets=[listener])
 
     def end(self) -> None:
-        """Stop; streams to pages that are open end."""
+        """Stop; streams to open pages end."""
         self._server.should_exit = True
 
 
 def application(
     source: Source | PlaySource | TraceSource, token: str, port: int, ending: Callable[[], bool]
 ) -> ASGIApp:
-    """The page and what it asks for; ``ending``: whether streams are to end."""
+    """Return the application of a page; ``ending``: whether streams are to end."""
     shown = _Play(source, ending) if isinstance(source, PlaySource | TraceSource) else _Run(source, ending)
     routes = [
         Route("/", partial(_page, shown.page)),
@@ -252,11 +252,11 @@ def application(
 
 
 class BadRequest(ValueError):
-    """A request that cannot be answered; the text says why."""
+    """Raised for a request that cannot be answered; the text gives the reason."""
 
 
 def has_token(request: Request, token: str) -> bool:
-    """Whether a request shows the token: in a header, or in its address where it only asks."""
+    """Return whether a request has the token: in a header, or for GET also in its address."""
     given = request.headers.get(TOKEN)
     if request.method == "GET":
         given = given or request.query_params.get("token")
@@ -264,7 +264,7 @@ def has_token(request: Request, token: str) -> bool:
 
 
 class _Guard:
-    """Lets requests in that name this server and have the token; adds the headers to every answer."""
+    """Guard that admits requests with this server's name and the token, and adds the headers to every answer."""
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
         self._app = app
@@ -301,7 +301,7 @@ class _Guard:
 
 
 class _Ticking(Protocol):
-    """What has ticks."""
+    """A source with ticks."""
 
     def tick(self) -> dict[str, Any]: ...
 
@@ -309,7 +309,7 @@ class _Ticking(Protocol):
 
 
 class _Ticks:
-    """The stream of a source's ticks."""
+    """Stream of a source's ticks."""
 
     def __init__(self, source: _Ticking, ending: Callable[[], bool]) -> None:
         self._ticking = source
@@ -319,9 +319,9 @@ class _Ticks:
         self._version = 0
 
     def _tick(self) -> dict[str, Any]:
-        """The source's tick with its ``number``, which grows when anything else in it changes.
+        """Return the source's tick with its ``number``, which grows when anything else in it changes.
 
-        Answers overtake each other: a page drops what is older than what it shows.
+        Answers may overtake each other: a page drops those older than what it shows.
         """
         with self._lock:
             tick = self._ticking.tick()
@@ -348,7 +348,7 @@ class _Ticks:
 
 
 class _Run(_Ticks):
-    """What the page of a run asks for."""
+    """Requests of a run's page."""
 
     page = "index.html"
 
@@ -436,7 +436,7 @@ class _Run(_Ticks):
 
 
 class _Play(_Ticks):
-    """What the page of a playground, or of traces, asks for."""
+    """Requests of the page of a playground, or of traces."""
 
     page = "play.html"
 
@@ -518,7 +518,7 @@ def _read(name: str) -> bytes:
 
 
 async def _not_offered(request: Request, error: Exception) -> Response:
-    """An answer, not an error: a run may end while its page asks for something."""
+    """Answer normally, not with an error: a run may end while its page requests something."""
     return JSONResponse({"refused": str(error)})
 
 

@@ -1,7 +1,7 @@
-"""Frames of a network in virtual time: which link each was on when, and what the switch that got it did with it.
+"""Frames of a network in virtual time: times on each link, and their processing by the receiving switch.
 
-A film is made of reels. A reel has the frames that arrived one after the other, and copies of the switches as they were
-when it began: a switch as it was before any frame is its copy after all frames of the reel before that one.
+A film is made of reels. A reel has consecutive arrivals, and copies of the switches at its beginning: the state of a
+switch before any frame is its copy after all earlier frames of the reel.
 """
 
 import threading
@@ -24,22 +24,22 @@ from p4switch.trace.steps import copied, what_if
 from p4switch.trace.to_text import Glossary, of_folder
 
 KEPT_BYTES: Final = 96 << 20
-"""of all reels together"""
+"""Bytes of all reels together."""
 MOST_COPIED: Final = 150
-"""switches"""
+"""Most switches that are copied."""
 COPY_BYTES: Final = 5 << 17
-"""of a switch that is copied, without its slots"""
+"""Bytes of a copied switch, without its slots."""
 REEL_FRAMES: Final = 25_000
-"""of the switch that gets most: how long a replay takes goes by these"""
+"""Frames of the busiest switch in a reel, which determine the time of a replay."""
 REEL_BYTES: Final = 32 << 20
 MOST_FLIGHTS: Final = 1500
-"""that one answer tells of"""
+"""Most flights in one answer."""
 AROUND: Final = 16
-"""frames of a link that are named before a moment, and after it"""
+"""Frames of a link that are listed before a moment, and after it."""
 LOOKED_THROUGH: Final = 20_000
-"""frames among which the copies that left a switch are looked for"""
+"""Frames searched for the copies that left a switch."""
 MOST_REPLAYED: Final = 8
-"""switches that stay as the last question about them has left them"""
+"""Most switches whose replayed state is kept between questions."""
 KINDS: Final = ("other", *(kind.name for kind in PacketType), "sent again")
 _TYPE: Final = HEADER_BYTES - INC.bytes
 _RESEND: Final = 0x08
@@ -49,7 +49,7 @@ TOO_EARLY: Final = "Frames had just begun to be kept when this one came: what it
 
 
 def kind_of(frame: bytes) -> int:
-    """Which of ``KINDS`` a frame is."""
+    """Return the index in ``KINDS`` of a frame's kind."""
     ports = (frame[UDP_OFFSET : UDP_OFFSET + 2], frame[UDP_OFFSET + 2 : UDP_OFFSET + 4])
     if len(frame) < HEADER_BYTES or INC_UDP_PORT.to_bytes(2) not in ports:
         return 0
@@ -61,10 +61,10 @@ def kind_of(frame: bytes) -> int:
 
 @dataclass(eq=False)
 class _Reel:
-    """Frames that arrived one after the other; ``first`` is the number of the first one among all.
+    """Consecutive arrivals; ``first`` is the number of the first one in the film.
 
-    devices: copies of the switches, empty where they are not known; waiting: frames (port, when, frame) that a switch
-    had got before the reel began, and did not take before it; taken: how many each switch has got since; copies: bytes
+    devices: copies of the switches, empty if unknown; waiting: frames (port, time, frame) that a switch had received
+    before the reel began, but not processed; taken: number of frames that each switch has received since; copies: bytes
     of the devices.
     """
 
@@ -81,7 +81,7 @@ class _Reel:
 
 @dataclass(frozen=True)
 class Flight:
-    """A frame on a link. number: None for one that has yet to arrive; link: place among a scene's directions."""
+    """A frame on a link. number: None if it has not arrived; link: index in a scene's directions."""
 
     number: int | None
     link: int
@@ -91,7 +91,7 @@ class Flight:
 
 
 class Film:
-    """A network's film. The thread in which time passes calls `record`, `begin` and `passed`; any calls the rest."""
+    """A network's film. Only the thread in which time passes calls `record`, `begin` and `passed`."""
 
     def __init__(self, network: JobNetwork) -> None:
         self.network = network
@@ -105,23 +105,23 @@ class Film:
         self._reels: deque[_Reel] = deque()
         self._lock = threading.Lock()
         self._records = False
-        self._since_ps: int | None = None  # since when nothing that arrived was missed
-        self._arrived: dict[str, int] = {}  # at each switch since then
-        self._offset: dict[str, int] = {}  # frames through its ingress that were not among these
+        self._since_ps: int | None = None  # time since which all arrivals are recorded
+        self._arrived: dict[str, int] = {}  # arrivals at each switch since then
+        self._offset: dict[str, int] = {}  # frames through its ingress that are not among these
         self._control: dict[str, Any] = {}
         self._why = ""
-        self._replayed: dict[str, tuple[_Reel, int, Device]] = {}  # by switch: how far it has come
+        self._replayed: dict[str, tuple[_Reel, int, Device]] = {}  # by switch: present state of its replay
         self._glossary: Glossary | None = None
 
     @property
     def records(self) -> bool:
-        """Whether frames are being kept."""
+        """Whether frames are being recorded."""
         return self._records
 
     # --- the thread in which time passes
 
     def record(self, wanted: bool) -> None:
-        """Keep frames from now on, or no more."""
+        """Start or stop the recording of frames."""
         if wanted == self._records:
             return
         self._records = wanted
@@ -134,7 +134,7 @@ class Film:
                 self._offset = dict.fromkeys(self._arrived, 0)
 
     def begin(self) -> None:
-        """A run of the network begins: the control plane may have written since the one before."""
+        """Begin a run of the network: the control plane may have written to switches since the previous one."""
         if self._records and not self._behind():
             control = {name: _written(device) for name, device in self._devices().items()}
             written = {name for name, now in control.items() if now != self._control.get(name)}
@@ -143,7 +143,7 @@ class Film:
                 self._cut(written)
 
     def passed(self) -> None:
-        """A slice of a run is over."""
+        """End a slice of a run."""
         if not self._records:
             return
         reel = self._reels[-1]
@@ -152,7 +152,7 @@ class Film:
             self._cut()
 
     def _behind(self) -> bool:
-        """Whether a switch may still have a frame that came before frames were kept."""
+        """Return whether a switch may still have a frame that came before the recording."""
         delay_ps = max((self.network.fabric.delay_ps(name) for name in self._arrived), default=0)
         return not self._offset and self.network.fabric.now <= (self._since_ps or 0) + delay_ps
 
@@ -168,7 +168,7 @@ class Film:
             reel.taken[node] = reel.taken.get(node, 0) + 1
 
     def _cut(self, written: Collection[str] = ()) -> None:
-        """A new reel, which begins with the switches as they are now; those that nothing came to are as they were."""
+        """Begin a new reel with the present switches; switches without frames keep their copies."""
         last = self._reels[-1]
         reel = _Reel(self._next())
         touched = set(last.taken)
@@ -189,7 +189,7 @@ class Film:
                 continue
             late = self._arrived[name] - (passed - self._offset[name])
             reel.waiting[name] = self._latest(last, name, late)
-        if not self._offset:  # every frame that is through its switch's delay has been taken
+        if not self._offset:  # all frames whose switch's delay is over have been processed
             now = self.network.fabric.now
             for name, passed in passes.items():
                 delay_ps = self.network.fabric.delay_ps(name)
@@ -201,7 +201,7 @@ class Film:
         self._add(reel)
 
     def _latest(self, reel: _Reel, switch: str, most: int) -> list[tuple[int, int, bytes]]:
-        """The last frames that a switch got: (port, when, frame)."""
+        """Return the last frames that a switch received: (port, time, frame)."""
         arrivals: list[tuple[int, int, bytes]] = []
         for at in range(len(reel.frames) - 1, -1, -1):
             if len(arrivals) >= most:
@@ -231,16 +231,16 @@ class Film:
         devices = {name: self.network.fabric.device(name) for name in self._switches()}
         return {name: device for name, device in devices.items() if isinstance(device, Device)}
 
-    # --- what the page asks for
+    # --- requests of the page
 
     def times(self) -> tuple[int, int] | None:
-        """When the first and the last kept frame arrived, picoseconds; None: there is none."""
+        """Return when the first and the last recorded frame arrived, picoseconds; None without frames."""
         with self._lock:
             reels = [reel for reel in self._reels if reel.times]
             return (reels[0].times[0], reels[-1].times[-1]) if reels else None
 
     def flights(self, from_ps: int, to_ps: int) -> list[Flight]:
-        """Frames that arrived in a time, ``MOST_FLIGHTS`` at most: the first ones."""
+        """Return the frames that arrived in an interval, at most the first ``MOST_FLIGHTS``."""
         arrived: list[Flight] = []
         for reel, at in self._from(from_ps):
             if reel.times[at] > to_ps or len(arrived) >= MOST_FLIGHTS:
@@ -249,7 +249,7 @@ class Film:
         return arrived
 
     def pending(self) -> list[Flight]:
-        """Frames that have yet to arrive, about ``MOST_FLIGHTS`` at most. Only while time stands still."""
+        """Return the frames in flight, about ``MOST_FLIGHTS`` at most. Only while time stands still."""
         coming: list[Flight] = []
         for place, hop in enumerate(self._hops):
             if len(coming) < MOST_FLIGHTS:
@@ -258,17 +258,17 @@ class Film:
         return coming
 
     def near(self, link: Hop, time_ps: int) -> list[Flight]:
-        """Frames that arrived by a link around a time."""
+        """Return the frames that arrived by a link around a time."""
         place = self._hops.index(link)
         after = islice((spot for spot in self._from(time_ps + 1) if spot[0].links[spot[1]] == place), AROUND)
         before = islice((spot for spot in self._until(time_ps) if spot[0].links[spot[1]] == place), AROUND)
         return [self._flight(*spot) for spot in [*reversed(list(before)), *after]]
 
     def trace(self, number: int) -> dict[str, Any]:
-        """The steps that the node at the end of its link took with a frame. Raises `NotOffered`.
+        """Return the processing steps of a frame at the node at its link's end. Raises `NotOffered`.
 
-        node, port, time_ps, frame, outcome, steps; onward: for each copy that left, its port, where that leads to, and
-        its number (None: it did not arrive, or was changed by a queue).
+        node, port, time_ps, frame, outcome, steps; onward: for each copy that left, its port, that port's neighbour,
+        and its number (None: it did not arrive, or was changed by a queue).
         """
         reel, at = self._find(number)
         flight = self._flight(reel, at)
@@ -290,7 +290,7 @@ class Film:
         return {**about, **traced, "onward": self._onward(node, flight, sent, number)}
 
     def _before(self, reel: _Reel, node: str, at: int) -> Device:
-        """A switch as it was before the frame at a place of a reel; begins where the last question has ended."""
+        """Return a switch in its state before a frame of a reel; the replay resumes at the last question if it can."""
         frames: Iterable[tuple[int, int, bytes]] = ()
         kept = self._replayed.pop(node, None)
         if kept is not None and kept[0] is reel and kept[1] <= at:
@@ -333,7 +333,7 @@ class Film:
         raise NotOffered(GONE)
 
     def _from(self, time_ps: int) -> Iterator[tuple[_Reel, int]]:
-        """Frames that arrived at a time or later."""
+        """Yield the frames that arrived at a time or later."""
         with self._lock:
             reels = list(self._reels)
         for reel in reels:
@@ -342,7 +342,7 @@ class Film:
                 yield reel, at
 
     def _until(self, time_ps: int) -> Iterator[tuple[_Reel, int]]:
-        """Frames that arrived by then, the latest first."""
+        """Yield the frames that arrived by then, the latest first."""
         with self._lock:
             reels = list(self._reels)
         for reel in reversed(reels):
@@ -359,7 +359,7 @@ class Film:
 
 
 def _written(device: Device) -> list[Any]:
-    """The entries, default actions and groups that the control plane has written into a switch."""
+    """Return the entries, default actions and groups that the control plane has written into a switch."""
     tables = [table for table in device.tables.values() if table.spec.keys or not table.spec.const_default]
     entries: list[Any] = [(list(table.entries()), table.default) for table in tables]
     return [entries, [(group, device.multicast.get(group)) for group in device.multicast.groups()]]

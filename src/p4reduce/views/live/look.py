@@ -1,4 +1,4 @@
-"""A connection to a network in real time (``runs/real/sights.py``), and moments made of what it answers."""
+"""Connection to a real-time network (``runs/real/sights.py``), and moments made of its answers."""
 
 import ipaddress
 import json
@@ -33,14 +33,14 @@ from p4switch.program import Program, load_program
 
 PATIENCE_S: Final = 20.0
 OVERHEAD_BYTES: Final = 24
-"""preamble, checksum and gap of a frame (docs/architecture.md)"""
+"""Preamble, checksum and gap of a frame (docs/architecture.md), bytes."""
 LEAST_BYTES: Final = 60
 COLUMNS: Final = ("bytes", "frames", "queue", "queue_max", "lost", "dropped", "resent")
-"""of a moment's links, as ``LinkSight`` has them; NaN: not counted"""
+"""Columns of a moment's links, as in ``LinkSight``; NaN: not counted."""
 
 
 class GoneError(Exception):
-    """The network has ended, or does not answer."""
+    """Raised if the network has ended, or does not answer."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class RegisterNumbers:
 
     @property
     def size(self) -> int:
-        """How many."""
+        """Number of cells."""
         return len(self.cells)
 
     def read(self, index: int) -> int:
-        """The value of one."""
+        """Return the value of a cell."""
         return self.cells[index]
 
 
@@ -85,7 +85,7 @@ class Look(Closable):
         self._began_ns: int | None = None
 
     def ask(self, what: str, **fields: Any) -> Any:
-        """The answer to a request."""
+        """Return the answer to a request."""
         try:
             remote.send(self._connection, {"do": what, **fields}, limit=LIMIT)
             message = remote.receive(self._connection, limit=LIMIT)
@@ -101,7 +101,7 @@ class Look(Closable):
         return answer["answer"]
 
     def moment(self) -> Moment:
-        """The present one; its time counts from the first."""
+        """Return the present moment; its time counts from the first one."""
         answer = self.ask("moment")
         if self._began_ns is None:
             self._began_ns = int(answer["at_ns"])
@@ -141,7 +141,7 @@ class Look(Closable):
         return JobMoment(plan, tuple(members), {switch: RegisterNumbers(cells) for switch, cells in slots.items()})
 
     def _record(self, host: str, plan: Plan) -> NDArray[Any] | None:
-        """The endpoint of a job at a host, as its process has it now; None where there is none yet, or any more."""
+        """Return the present endpoint of a job at a host; None if there is none."""
         try:
             raw = Path(self._records[host]).read_bytes()
         except (KeyError, OSError):
@@ -155,7 +155,7 @@ class Look(Closable):
         return record
 
     def close(self) -> None:
-        """Look away."""
+        """Close the connection."""
         self._connection.close()
 
 
@@ -168,7 +168,7 @@ class RealViews(Views):
         self._rates = np.array(rates, dtype=np.float64)
 
     def links(self, moment: Moment, before: Moment) -> list[list[float | None]]:
-        """A row of ``LINK_FIELDS`` for each direction; None: not counted."""
+        """Return a row of ``LINK_FIELDS`` for each direction; None: not counted."""
         now, then = (dict(zip(COLUMNS, end.links.T, strict=True)) for end in (moment, before))
         frames = now["frames"] - then["frames"]
         passed_s = max(moment.time_ps - before.time_ps, 1) / 1e12
@@ -178,15 +178,15 @@ class RealViews(Views):
         return [[None if np.isnan(value) else value for value in row] for row in np.stack(columns, 1).tolist()]
 
 
-# What a live page shows of a network in real time, which tells more often while the page is open.
+# Source of a live page of a real-time network, which is polled more often while the page is open.
 
 
 EVERY_S: Final = 0.25
-"""seconds between two moments while the page is open"""
+"""Seconds between two moments while the page is open."""
 UNSEEN_S: Final = 5.0
-"""seconds between two moments while no page is open"""
+"""Seconds between two moments while no page is open."""
 WINDOW_PS: Final = PS_PER_S
-"""over which loads are shown"""
+"""Interval over which loads are shown, ps."""
 TRY_S: Final = 0.2
 NO_FILM: Final = "In real time frames are caught when a page asks for them, and not kept."
 NO_HOLD: Final = "Real time cannot be paused or stepped; Back and the time-line show what was."
@@ -195,15 +195,15 @@ NO_HOLD: Final = "Real time cannot be paused or stepped; Back and the time-line 
 class RealSource:
     """A run, or a standing network, in real time. See ``session.Source``.
 
-    A thread looks four times a second while a page is open, and hardly ever else. ``where``: the socket of
-    the network as soon as there is one; asked again after it has gone.
+    A thread polls four times per second while a page is open, and rarely otherwise. ``where``: returns the network's
+    socket as soon as there is one; called again after it has gone.
     """
 
     def __init__(self, title: str, where: Callable[[], Path | None], *, restarts: bool = True) -> None:
         self.title = title
         self.history = MomentHistory()
         self.end: str | None = None
-        """text on the page when nothing more will come"""
+        """Text on the page at the end; None before."""
         self._where = where
         self._restarts = restarts
         self._condition = threading.Condition()
@@ -224,7 +224,7 @@ class RealSource:
                 self.end = says
 
     def close(self) -> None:
-        """Look away."""
+        """Stop polling and close the connection."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
@@ -246,7 +246,7 @@ class RealSource:
                     return
 
     def _once(self) -> bool:
-        """Take one moment down; whether there was one."""
+        """Record one moment; return whether there was one."""
         with self._asking:
             if self._look is None and not self._meet():
                 return False
@@ -284,10 +284,10 @@ class RealSource:
             self._look.close()
             self._look = None
 
-    # --- what the page asks for
+    # --- requests of the page
 
     def tick(self) -> dict[str, Any]:
-        """As of `Source`; ``clock`` says that time cannot be held, ``why_no_controls`` tells people."""
+        """Return the tick; as `Source`. ``clock``: time cannot be held; ``why_no_controls``: explanation for people."""
         first, last = self.history.times()
         look = self._look
         state = "ended" if self.end is not None else "running" if look is not None else "waiting"
@@ -308,7 +308,7 @@ class RealSource:
         }
 
     def scene(self) -> dict[str, Any]:
-        """The network, with all jobs so far, and ``notes`` on who counts what."""
+        """Return the network, with all jobs so far, and ``notes`` on the sources of counts."""
         views, look = self._views, self._look
         if views is None:
             return {"title": self.title, "topology": "", "nodes": [], "links": [], "jobs": []}
@@ -316,7 +316,7 @@ class RealSource:
         return {**scene(self.title, views.topology, list(self._plans.values())), "notes": notes}
 
     def view(self, wanted: WantedView) -> dict[str, Any] | None:
-        """As of `Source`."""
+        """Return a view; as `Source`."""
         pair, views = self.history.at(wanted.time_ps, wanted.offset, WINDOW_PS), self._views
         if pair is None or views is None or len(pair[0].links) != len(views.topology.links) * 2:
             return None
@@ -326,17 +326,17 @@ class RealSource:
         """Do nothing: a network that has ended gives no more moments."""
 
     def views(self, most: int) -> list[dict[str, Any]]:
-        """Views of at most ``most`` moments, for a recording; none if no page was open."""
+        """Return views of at most ``most`` moments, for a recording; empty if no page was open."""
         if self._views is None or not len(self.history):
             return []
         return whole_views(self.history, self._views, WINDOW_PS, most)
 
     def control(self, action: str, value: float | str | None) -> NoReturn:
-        """Time goes on."""
+        """Raise ``NotOffered``: real time cannot be held."""
         raise NotOffered(NO_HOLD)
 
     def frames(self, link: Hop, time_ps: int | None = None) -> list[dict[str, Any]]:
-        """Frames that come by a link in the next instants; they are taken by the switch all the same."""
+        """Return frames that arrive by a link in the next instants; the switch processes them as usual."""
         caught = self._ask("frames", node=link[0], port=link[1])
         program = _bundled()
         return [
@@ -346,7 +346,7 @@ class RealSource:
         ]
 
     def flights(self, from_ps: int, to_ps: int) -> NoReturn:
-        """Raise ``NotOffered``: frames are caught when a page asks, and not kept."""
+        """Raise ``NotOffered``: frames are caught on request, and not kept."""
         raise NotOffered(NO_FILM)
 
     def replay(self, number: int) -> NoReturn:
@@ -354,7 +354,7 @@ class RealSource:
         raise NotOffered(NO_FILM)
 
     def trace(self, link: Hop, frame: bytes) -> dict[str, Any]:
-        """As of `Source`: the switch has most often taken this very frame already."""
+        """Return the steps; as `Source`. The switch has usually processed this very frame already."""
         traced: dict[str, Any] = self._ask("trace", node=link[0], port=link[1], frame=frame.hex())
         return traced
 
@@ -369,14 +369,14 @@ class RealSource:
                 raise NotOffered(f"nothing runs any more: {error}") from None
 
     def looks(self, change: int) -> None:
-        """Count one viewer more, or one less."""
+        """Add ``change`` to the number of viewers."""
         with self._condition:
             self._viewers += change
             self._condition.notify_all()
 
 
 def _says(frame: bytes, program: Program) -> str:
-    """A frame on one line: there are others than those of INC in a real network."""
+    """Describe a frame on one line; a real network has other frames than those of INC."""
     if len(frame) < 34 or frame[12:14] != b"\x08\x00":
         return f"Ethernet type 0x{frame[12:14].hex()}"
     ends = f"{ipaddress.ip_address(frame[26:30])} → {ipaddress.ip_address(frame[30:34])}"
@@ -391,5 +391,5 @@ def _says(frame: bytes, program: Program) -> str:
 
 @cache
 def _bundled() -> Program:
-    """The bundled program, whose headers tell what a frame is."""
+    """Return the bundled program, whose headers describe frames."""
     return load_program(json.loads(bundled(256).json))

@@ -20,11 +20,11 @@ from p4reduce.workers.status import EndpointStatus, read_status
 from p4switch.device import Device
 from p4switch.state.layout import Register
 
-# What stays the same while a run goes on, as the page gets it: nodes, links, jobs and their trees, and their trees.
+# Constant data of a run for the page: nodes, links, jobs and their trees.
 
 
 def scene(title: str, topology: Topology, plans: Iterable[Plan]) -> dict[str, Any]:
-    """Nodes, links (both directions, in the order of :func:`directions`) and jobs, as plain data; no notes yet."""
+    """Return nodes, links (both directions, in the order of :func:`directions`) and jobs, as plain data; no notes."""
     return {
         "title": title,
         "topology": topology.name,
@@ -44,7 +44,7 @@ def scene(title: str, topology: Topology, plans: Iterable[Plan]) -> dict[str, An
 
 
 def job(plan: Plan) -> dict[str, Any]:
-    """A job: its plan, its tree, and who its workers are."""
+    """Return a job: its plan, its tree, and the names of its workers."""
     return {
         "key": job_key(plan),
         "job": plan.job,
@@ -61,17 +61,17 @@ def job(plan: Plan) -> dict[str, Any]:
 
 
 def job_key(plan: Plan) -> str:
-    """The key of a job on the page."""
+    """Return the key of a job on the page."""
     return f"{plan.job}.{plan.epoch}"
 
 
 def directions(topology: Topology) -> Sequence[Hop]:
-    """Every direction of every link by the (node, port) that it leaves."""
+    """Return every direction of every link by the (node, port) that it leaves."""
     return [hop for link in topology.links for hop in ((link.a, link.port_a), (link.b, link.port_b))]
 
 
 def _tree(plan: Plan) -> Iterable[dict[str, Any]]:
-    """Rows of an outline: the root first, each node's children after it; none of a ring or an all-to-all."""
+    """Return the rows of an outline: the root first, each node's children after it; none for a ring or all-to-all."""
     if plan.ring or plan.mesh or not plan.edges:
         return ()
     children: dict[str, list[str]] = {}
@@ -89,21 +89,21 @@ def _below(plan: Plan, node: str, children: Mapping[str, list[str]], depth: int)
 
 
 KEPT_BYTES: Final = 64 << 20
-"""of all moments together"""
+"""Bytes of all moments together."""
 MOST: Final = 2048
-"""moments that are kept; before there are more, every second one goes"""
+"""Most moments that are kept; before there are more, every second one is dropped."""
 LEAST: Final = 64
 
 
 class Cells(Protocol):
-    """Cells of a register as they were."""
+    """Cells of a register at a moment."""
 
     @property
     def size(self) -> int:
-        """How many."""
+        """Number of cells."""
 
     def read(self, index: int) -> int:
-        """The value of one."""
+        """Return the value of a cell."""
 
 
 @dataclass(frozen=True)
@@ -112,14 +112,14 @@ class JobMoment:
 
     plan: Plan
     members: tuple[tuple[str, int], ...]
-    """(host, row of the endpoints' records), in rank order, then the server"""
+    """(host, row of the endpoints' records), in rank order, then the server."""
     slots: Mapping[str, Cells]
-    """of its switches, counted from the plan's base"""
+    """Slots at its switches, counted from the plan's base."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Copies: links as ``fabric.records.LINK``, endpoints as ``workers.records.ENDPOINT_DTYPE``."""
+    """Copies of a network's state: links as ``network.virtual.records.LINK``, endpoints as ``ENDPOINT_DTYPE``."""
 
     time_ps: int
     events: int
@@ -129,13 +129,13 @@ class Moment:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it keeps."""
+        """Bytes of its copies."""
         slots = sum(16 * register.size for job in self.jobs for register in job.slots.values())
         return int(self.links.nbytes + self.endpoints.nbytes + slots)
 
 
 def take(network: JobNetwork) -> Moment:
-    """The moment at which a network stands."""
+    """Return the present moment of a network."""
     fabric = network.fabric
     return Moment(
         fabric.now,
@@ -160,16 +160,16 @@ def _of_job(network: JobNetwork, job: Job) -> JobMoment:
 
 
 def _slots_of(network: JobNetwork, switch: str) -> Register | None:
-    """The register of a switch's slots; None where its program has none."""
+    """Return the register of a switch's slots; None if its program has none."""
     device = network.fabric.device(switch)
     registers = device.registers if isinstance(device, Device) else {}
     return next((register for name, register in registers.items() if name.rsplit(".", 1)[-1] == "slots"), None)
 
 
 class MomentHistory:
-    """Moments in the order of time, as many as memory allows: where there are too many, every second one goes.
+    """Moments in order of time, as many as memory allows: if there are too many, every second one is dropped.
 
-    One thread adds, any may ask.
+    One thread adds moments, any thread may read them.
     """
 
     def __init__(self) -> None:
@@ -177,10 +177,10 @@ class MomentHistory:
         self._moments: list[Moment] = []
         self._bytes = 0
         self.gap_ps = 0
-        """least virtual time between two kept moments, picoseconds; grows as moments are dropped"""
+        """Least virtual time between two kept moments, picoseconds; grows as moments are dropped."""
 
     def add(self, moment: Moment) -> None:
-        """Keep a moment; it takes the place of the latest one where both are of one time or too close together."""
+        """Keep a moment; it replaces the latest one if both have the same time or are too close together."""
         with self._lock:
             latest = self._moments
             while len(latest) >= 2 and moment.time_ps - latest[-2].time_ps <= self.gap_ps:
@@ -199,7 +199,7 @@ class MomentHistory:
         self.gap_ps = int(np.median(times))
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Drop all moments."""
         with self._lock:
             self._moments, self._bytes, self.gap_ps = [], 0, 0
 
@@ -207,19 +207,19 @@ class MomentHistory:
         return len(self._moments)
 
     def times(self) -> tuple[int, int]:
-        """Times of the first moment and of the latest; zeros if there is none."""
+        """Return the times of the first and the latest moment; zeros if there is none."""
         with self._lock:
             return (self._moments[0].time_ps, self._moments[-1].time_ps) if self._moments else (0, 0)
 
     def all(self) -> list[Moment]:
-        """All moments."""
+        """Return all moments."""
         with self._lock:
             return list(self._moments)
 
     def at(self, time_ps: int | None, offset: int = 0, window_ps: int = 1) -> tuple[Moment, Moment] | None:
-        """A moment, and one that is ``window_ps`` before it, or the first; None where there is none.
+        """Return a moment, and the one that is ``window_ps`` before it, or the first; None if there is none.
 
-        time_ps: the latest moment up to then, None: of all; offset: so many moments further.
+        time_ps: the latest moment up to then, None: of all; offset: this many moments further.
         """
         with self._lock:
             moments = self._moments
@@ -241,28 +241,28 @@ def _latest(moments: list[Moment], time_ps: int) -> int:
     return max(low - 1, 0)
 
 
-# What a moment says, as the page gets it: loads, queues, losses, windows, slots and who is missing.
+# Content of a moment for the page: loads, queues, losses, windows, slots and missing workers.
 
 
 LINK_FIELDS: Final = ("bytes", "load", "queue", "queue_max", "lost", "dropped", "resent")
-"""Columns of a view's ``links``. load: share of the time in which the link was busy; queue: frames that wait now;
-lost: on the link, damaged ones too; dropped: found the queue full; resent: frames of INC that are sent again."""
+"""Columns of a view's ``links``. load: share of the time in which the link was busy; queue: frames that wait now; lost:
+on the link, damaged ones included; dropped: found the queue full; resent: INC frames that were sent again."""
 SEQ_MASK: Final = 0xFFFFFFFF
 MOST_LINES: Final = 12
-"""lines that say who is missing"""
+"""Most lines about missing workers."""
 
 
 class Views:
     """Views of one network's moments."""
 
     def __init__(self, topology: Topology, links: LinkView | None) -> None:
-        """``links``: None where :meth:`links` needs none."""
+        """Set up views; ``links`` is None if :meth:`links` needs none."""
         self.topology = topology
         hops: Sequence[Hop] = directions(topology)
         self._rows = np.array([] if links is None else [links.row(hop) for hop in hops], dtype=np.intp)
 
     def view(self, moment: Moment, before: Moment, *, switch: str | None, job: str | None) -> dict[str, Any]:
-        """The view of a moment, with loads since ``before``, and slots of one switch for one of its jobs."""
+        """Return the view of a moment, with loads since ``before``, and slots of one switch for one of its jobs."""
         statuses = _statuses(moment)
         return {
             "key": str(moment.time_ps),
@@ -276,12 +276,12 @@ class Views:
         }
 
     def whole(self, moment: Moment, before: Moment) -> dict[str, Any]:
-        """The view of a moment with the slots of every job at each of its switches, for a recording."""
+        """Return the view of a moment with the slots of every job at each of its switches, for a recording."""
         every_slot = [slots(moment, name, job_key(job.plan)) for job in moment.jobs for name in job.slots]
         return {**self.view(moment, before, switch=None, job=None), "slots": every_slot}
 
     def links(self, moment: Moment, before: Moment) -> list[list[float | None]]:
-        """A row of ``LINK_FIELDS`` for each direction, in the order of ``scene.directions``."""
+        """Return a row of ``LINK_FIELDS`` for each direction, in the order of :func:`directions`."""
         now, then = moment.links[self._rows], before.links[self._rows]
         passed = max(moment.time_ps - before.time_ps, 1)
         load = np.clip((now["busy_ps"] - then["busy_ps"]) / passed, 0.0, 1.0)
@@ -300,12 +300,12 @@ class Views:
 
 
 def window_ps(moment: Moment) -> int:
-    """Over how much time loads are shown: a few round trips of the longest plan."""
+    """Return the interval over which loads are shown: a few round trips of the longest plan."""
     return 4 * max((job.plan.rtt_ps for job in moment.jobs), default=2_500_000)
 
 
 def _statuses(moment: Moment) -> dict[int, EndpointStatus]:
-    """The status of all jobs' endpoints, except those made after the records were copied."""
+    """Return the status of all jobs' endpoints, except those made after the records were copied."""
     places = {index for job in moment.jobs for _, index in job.members if index < len(moment.endpoints)}
     return {index: read_status(moment.endpoints[index]) for index in places}
 
@@ -339,7 +339,7 @@ def _workers(job: JobMoment, moment: Moment, statuses: Mapping[int, EndpointStat
 
 
 def _waits(moment: Moment, statuses: Mapping[int, EndpointStatus]) -> list[str]:
-    """Why the oldest chunk of each job that is under way is not done yet, and what switches told who asked."""
+    """Return why the oldest chunk of each active job is not done yet, and the switches' answers to questions."""
     lines: list[str] = []
     for job in moment.jobs:
         workers = {host: index for host, index in job.members if index in statuses and host != job.plan.server}
@@ -349,7 +349,7 @@ def _waits(moment: Moment, statuses: Mapping[int, EndpointStatus]) -> list[str]:
         oldest = min(int(moment.endpoints[index]["low"]) for index in busy) & SEQ_MASK
         read = _reader(job)
         if not job.slots:
-            pass  # of switches that do not tell: only what they told workers is known
+            pass  # switches without readable slots: only their answers to workers are known
         elif blamed(job.plan, oldest, read):
             lines += who_is_missing(job.plan, oldest, read).splitlines()
         else:
@@ -369,9 +369,10 @@ def _reader(job: JobMoment) -> ReadCell:
 
 
 def slots(moment: Moment, switch: str | None, key: str | None) -> dict[str, Any] | None:
-    """The slots that a job has at a switch: ``[slot, seq, state, children that have come, what that means]``.
+    """Return the slots of a job at a switch: ``[slot, seq, state, number of children that have come, text]``.
 
-    state: free, waiting (for children), complete (for the parent's result), done. None where the job has none there.
+    state: free, waiting (for children), complete (waits for the parent's result), done. None if the job has no slots
+    there.
     """
     job = next((shown for shown in moment.jobs if job_key(shown.plan) == key and switch in shown.slots), None)
     job = job or next((shown for shown in moment.jobs if switch in shown.slots and key is None), None)

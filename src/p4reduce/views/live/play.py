@@ -1,7 +1,7 @@
-"""A playground for a P4 program: its source, entries and packets, what is wrong with them, and each packet's steps.
+"""A playground for a P4 program: its source, entries and packets, their errors, and the steps of each packet.
 
-What the page sends is compiled and run in a process of its own (``python -m p4reduce.views.live.play``), which has
-imported all that this needs and forks for each question: the copy may use so much time and memory, and writes nothing.
+The texts of the page are compiled and run in a separate process (``python -m p4reduce.views.live.play``). It has
+imported all that it needs and forks for each question: the child has limits of time and memory, and writes nothing.
 """
 
 import hashlib
@@ -27,15 +27,15 @@ from p4switch.base.files import read_text, write_text
 
 WHICH: Final = ("program", "entries", "packets")
 MOST_TEXT: Final = 1 << 20
-"""bytes of what the page sends"""
+"""Most bytes of a request from the page."""
 CPU_S: Final = 5
 WALL_S: Final = 15.0
-"""for one question, on a machine that does other things as well"""
+"""Seconds for one question, on a machine that also does other work."""
 MEMORY: Final = 3 << 30
-"""bytes of address space"""
+"""Bytes of address space."""
 MOST_PACKETS: Final = 64
 MOST_ANSWER: Final = 8 << 20
-"""bytes"""
+"""Most bytes of an answer."""
 FIRST_PACKETS: Final = f"# port, and a frame as hexadecimal digits\n1 ffffffffffff 020000000001 0800 {'00' * 46}\n"
 FIRST_ENTRIES: Final = "# tables, multicast and registers: 'p4reduce example entries' has some\n"
 TOO_MUCH: Final = (
@@ -47,7 +47,7 @@ _PLACE: Final = re.compile(r".*?, line (\d+): (.*)", re.S)
 
 @dataclass(frozen=True)
 class PlaygroundStart:
-    """The start of a playground. ``files``: where the program, the entries and the packets are, or will be."""
+    """Start parameters of a playground. ``files``: paths of the program, the entries and the packets."""
 
     files: Mapping[str, Path]
     defines: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class PlaygroundStart:
 
 
 class PlaySource:
-    """The page of a playground. Its files on disk are the truth: they are written when the user saves, not before."""
+    """Source of a playground's page. The files on disk are authoritative: they are written only when the user saves."""
 
     def __init__(self, given: PlaygroundStart) -> None:
         self._given = given
@@ -65,14 +65,14 @@ class PlaySource:
         self._bench = PlaygroundBench()
 
     def tick(self) -> dict[str, Any]:
-        """The digests of the files on disk; empty: there is no such file."""
+        """Return the digests of the files on disk; '' if there is no such file."""
         return {"state": "playing", "files": {which: self._digest(which) for which in WHICH}}
 
     def looks(self, change: int) -> None:
         """Do nothing: viewers cost nothing."""
 
     def files(self) -> dict[str, Any]:
-        """The texts as they are on disk, each with its name and digest; what is not there is a suggestion."""
+        """Return the texts on disk, each with its name and digest; a missing file is replaced by a suggestion."""
         suggested = {"program": "", "entries": FIRST_ENTRIES, "packets": FIRST_PACKETS}
         texts = {which: self._read(which) for which in WHICH}
         shown = [
@@ -96,9 +96,9 @@ class PlaySource:
         )
 
     def save(self, which: str, text: str, base: str) -> str:
-        """Write a text to disk, where the file is still the one of digest ``base``; its new digest.
+        """Write a text to disk if the file still has digest ``base``; return its new digest.
 
-        Raises `NotOffered`: another has written it meanwhile, or it cannot be written.
+        Raises `NotOffered` if it was changed meanwhile, or cannot be written.
         """
         path = self._given.files[which]
         with self._lock:
@@ -111,7 +111,7 @@ class PlaySource:
         return _digest(text)
 
     def close(self) -> None:
-        """End the process that compiles."""
+        """End the compiling process."""
         self._bench.close()
 
     def _read(self, which: str) -> str | None:
@@ -142,20 +142,20 @@ def _digest(text: str | None) -> str:
 
 
 class TraceSource:
-    """The page of packets that were traced already."""
+    """Source of a page of packets that were traced already."""
 
     def __init__(self, title: str, traces: Sequence[dict[str, Any]]) -> None:
         self._found = {"title": title, "files": [], "result": {"messages": [], "traces": list(traces), "more": 0}}
 
     def tick(self) -> dict[str, Any]:
-        """Always the same."""
+        """Return a constant tick."""
         return {"state": "traced", "files": {}}
 
     def looks(self, change: int) -> None:
         """Do nothing: viewers cost nothing."""
 
     def files(self) -> dict[str, Any]:
-        """The traces, and no text to edit."""
+        """Return the traces, and no text to edit."""
         return self._found
 
 
@@ -163,7 +163,7 @@ class TraceSource:
 
 
 class PlaygroundBench:
-    """Asks a process of its own, one question at a time; starts another one where it has ended."""
+    """Client of a separate process, with one question at a time; it starts another process if that one has ended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -175,11 +175,11 @@ class PlaygroundBench:
             [sys.executable, "-m", "p4reduce.views.live.play"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is the page's
+            start_new_session=True,  # Ctrl-C belongs to the page
         )
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer; `NotOffered` where there is none."""
+        """Return the answer to a question; raise `NotOffered` if there is none."""
         with self._lock:
             if self._process.poll() is not None:
                 self._process = self._start()
@@ -199,7 +199,7 @@ class PlaygroundBench:
             return answer
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._process.communicate()
 
@@ -207,8 +207,9 @@ class PlaygroundBench:
 def attempt(question: Mapping[str, Any]) -> dict[str, Any]:
     """Compile a program, enter its entries and send the packets.
 
-    messages: which text they are about (other: a file that is included), line (None: none), severity, text, hint.
-    traces: of each packet its number, port, note, what it is, outcome and steps; ``more`` packets were left out.
+    messages: text that they are about (other: an included file), line (None: none), severity, text, hint.
+
+    traces: number, port, note, description, outcome and steps of each packet; ``more`` packets were left out.
     """
     from p4switch.device import Device  # noqa: PLC0415  (the page's process needs none of it)
     from p4switch.p4.compile import compile_text  # noqa: PLC0415
@@ -265,13 +266,13 @@ def _message(which: str, line: int | None, text: str, severity: str = "error", h
 
 
 def _placed(which: str, text: str) -> dict[str, Any]:
-    """An error that names a file and a line of it."""
+    """Return a message from an error that names a file and a line of it."""
     match = _PLACE.fullmatch(text)
     return _message(which, int(match[1]), match[2]) if match else _message(which, None, text)
 
 
 def _in_a_copy(question: bytes) -> bytes:
-    """The answer to a question from a fork of this process, within its limits."""
+    """Answer a question in a fork of this process, within its limits."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -309,12 +310,12 @@ def _limit() -> None:
 
 
 def _answer(question: bytes, writer: int) -> None:
-    """Write the answer, and end this process. Whatever fails has a text."""
+    """Write the answer, and end this process. Any failure gives a text."""
     try:
         answer = attempt(json.loads(question))
     except MemoryError:
         os._exit(1)
-    except Exception as error:  # of a program that has not been tried before
+    except Exception as error:  # any failure of an untested program
         text = f"this program cannot be run here: {type(error).__name__}: {str(error)[:500]}"
         answer = {"messages": [_message("program", None, text)], "traces": [], "more": 0}
     with os.fdopen(writer, "wb") as out:
@@ -323,8 +324,8 @@ def _answer(question: bytes, writer: int) -> None:
 
 
 def serve(questions: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer questions, a line each, until there are no more."""
-    with suppress(Exception):  # a first one imports all, and warms up what is kept
+    """Answer questions, one per line, until there are no more."""
+    with suppress(Exception):  # a first question imports everything, and fills the caches
         attempt({"path": "p.p4", "names": dict.fromkeys(WHICH, ""), "defines": {}, "folders": [], "port": 1,
                  "program": "#include <v1model.p4>", "entries": "", "packets": ""})  # fmt: skip
     for question in questions:

@@ -1,4 +1,4 @@
-"""The pacer of a run with a live page: it takes moments down, and holds virtual time when the page asks."""
+"""The pacer of a run with a live page: it records moments, and holds virtual time when the page requests it."""
 
 import threading
 import time
@@ -16,58 +16,58 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WATCH: Final = "watch"
-"""a speed: so that people see what goes on"""
+"""Speed at which people can follow the run."""
 UNSEEN: Final = 0.004
-"""share of the run's time that taking moments down may cost while no page is open"""
+"""Share of the run's CPU time that recording may cost while no page is open."""
 SEEN: Final = 0.04
-"""the same while a page is open"""
+"""Share of the run's CPU time that recording may cost while a page is open."""
 CREDIT_S: Final = 0.003
-"""CPU time that is spent beforehand, so that a short run has moments, too"""
+"""CPU time for moments in advance, so that a short run has some, too."""
 FIRST_EVENTS: Final = 250
-"""events between the first moments"""
+"""Events between the first moments."""
 MOST_EVENTS: Final = 200_000
 FRAME_S: Final = 0.05
-"""wall-clock time between moments of a run that is slowed down"""
+"""Wall-clock time between moments of a run that is slowed down, s."""
 LONGEST_S: Final = 1.0
-"""wall-clock time that is waited at most where nothing happens in virtual time"""
+"""Longest wall-clock wait, s, while nothing happens in virtual time."""
 LATE_S: Final = 0.25
-"""wall-clock time that a slowed run may be late, and catch up with"""
+"""Wall-clock delay, s, that a slowed run may catch up."""
 TICK_S: Final = 0.1
-"""seconds after which a wait looks again whether the run was ended"""
+"""Seconds after which a wait checks again whether the run was ended."""
 
 
 WATCH_S: Final = 30.0
-"""for the first collective of a run that is to be watched; afterwards it goes quicker and quicker"""
+"""Seconds for the first collective of a watched run; after it the run becomes faster and faster."""
 TWICE_S: Final = 4.0
-"""in which it then becomes twice as fast"""
+"""Seconds in which its speed then doubles."""
 SLOWEST_PS: Final = 2e7
-"""picoseconds in a second, at which a run that is to be watched begins, and below which it never goes"""
+"""Picoseconds per second: initial and least speed of a watched run."""
 KNOWN: Final = 0.05
-"""share of a collective after which it is known how long all of it takes"""
+"""Share of a collective after which its duration can be estimated."""
 PACED_S: Final = 0.5
-"""how long one speed of a run that is to be watched holds"""
+"""Seconds for which one speed of a watched run holds."""
 
 
 class _Watched:
-    """Finds a pace at which people can see a run, from its progress and the time for which it has run."""
+    """Speed control for viewers, based on the run's progress and the time for which it has run."""
 
     def __init__(self, network: JobNetwork) -> None:
         self._network = network
-        self._first: tuple[int, float] | None = None  # when a share of it was done that tells something
-        self._passed_s = 0.0  # wall-clock time, without that in which it was held
+        self._first: tuple[int, float] | None = None  # time and share of the first useful progress
+        self._passed_s = 0.0  # wall-clock time without holds
         self._tick: float | None = None
-        self._whole_ps: float | None = None  # what the first collective takes
+        self._whole_ps: float | None = None  # estimated duration of the first collective
         self._whole_s = 0.0
 
     def speed(self) -> float | None:
-        """Picoseconds in a second from now on; None: as fast as it goes."""
+        """Return the speed from now on, picoseconds per second; None: unlimited."""
         now = time.perf_counter()
         if self._tick is not None:
             self._passed_s += min(now - self._tick, LONGEST_S)
         self._tick = now
         share = self._share()
         if self._whole_ps is None:
-            if self._first is None and share >= KNOWN:  # first chunks may hold exponents alone
+            if self._first is None and share >= KNOWN:  # first chunks may hold only exponents
                 self._first = self._network.now, share
             elif self._first is not None and share >= self._first[1] + KNOWN:
                 self._whole_ps = (self._network.now - self._first[0]) / (share - self._first[1])
@@ -77,7 +77,7 @@ class _Watched:
         return None if more > FREE else max(self._whole_ps / WATCH_S, SLOWEST_PS) * 2**more
 
     def _share(self) -> float:
-        """Share of the chunks of all endpoints that are done."""
+        """Return the share of the chunks of all endpoints that are done."""
         records = self._network.endpoints.records
         total = int((records["end"] - records["start"]).clip(0).sum())
         done = int((records["low"] - records["start"]).clip(0).sum())
@@ -85,55 +85,55 @@ class _Watched:
 
 
 FREE: Final = 12
-"""times that a run that is watched becomes twice as fast, before nothing slows it down any more"""
+"""Doublings of a watched run's speed after which it is no longer slowed down."""
 
 
 class _Step(NamedTuple):
-    """Time stands still when both are reached."""
+    """End of a step: time stands still when both are reached."""
 
     time_ps: int
     events: int
 
 
 class LivePlayer:
-    """Drives the time of one network after the other, the newest that :meth:`attach` was given.
+    """Controls the time of one network after the other, the newest given to :meth:`attach`.
 
-    The thread in which time passes takes moments down; all else may be called from any thread.
+    The thread in which time passes records moments; everything else may be called from any thread.
     """
 
     def __init__(self, *, paused: bool = False, speed: float | str | None = None) -> None:
         self.history = MomentHistory()
         self.network: JobNetwork | None = None
         self.serial = 0
-        """how many networks there have been"""
+        """Number of networks so far."""
         self.events = FIRST_EVENTS
         self.viewers = 0
-        """how many look now"""
+        """Number of present viewers."""
         self.stands = False
-        """whether time stands still, and the latest moment is taken down"""
+        """Whether time stands still, and the latest moment is recorded."""
         self.paused = paused
         self.speed = speed
-        """what :meth:`pace` was given"""
+        """Argument of the last :meth:`pace`."""
         self.pace_ps: float | None = None if isinstance(speed, str) else speed
-        """picoseconds of virtual time in a second now; None: as fast as it goes"""
+        """Present speed, picoseconds of virtual time per second; None: unlimited."""
         self.film: Film | None = None
-        """frames of the network, where time has been slowed down"""
-        self._watched: tuple[_Watched, float] | None = None  # and when it is asked again
+        """Frames of the network, recorded while time is slowed down; None before."""
+        self._watched: tuple[_Watched, float] | None = None  # with the time of its next update
         self.cost_s = 0.0
-        """CPU time that moments have cost so far"""
+        """CPU time of the moments so far."""
         self._condition = threading.Condition()
         self._moving = threading.Lock()
         self._asking = 0
         self._step: _Step | None = None
         self._worked_s = 0.0  # CPU time of the latest slice
-        self._spent_s = 0.0  # the same of all since the latest moment
-        self._moment_s = 50e-6  # what one costs, smoothed
-        self._before = (0, 0)  # events and time of the slice before
-        self._density = 1e-6  # events a picosecond, smoothed
+        self._spent_s = 0.0  # CPU time of all slices since the latest moment
+        self._moment_s = 50e-6  # cost of a moment, smoothed
+        self._before = (0, 0)  # events and time of the previous slice
+        self._density = 1e-6  # events per picosecond, smoothed
         self._anchor: tuple[float, int] | None = None
 
     def attach(self, network: JobNetwork) -> None:
-        """Look at this network from now on."""
+        """Control this network from now on."""
         self.history.clear()
         self.serial += 1
         self._before, self._anchor, self._watched = (0, 0), None, None
@@ -143,7 +143,7 @@ class LivePlayer:
         self._filmed()
 
     def _filmed(self) -> None:
-        """Keep frames while time is slowed down or held: at full speed that would cost more than the run."""
+        """Record frames while time is slowed down or held; at full speed that would cost more than the run."""
         wanted = self.paused or (self.speed is not None and (self.speed != WATCH or self.pace_ps is not None))
         if self.film is None and wanted and self.network is not None:
             from p4reduce.views.live.film import Film  # noqa: PLC0415  (slow to import)
@@ -153,26 +153,26 @@ class LivePlayer:
             self.film.record(wanted)
 
     def note(self) -> None:
-        """Take the present moment down, which may not have been due: the first one, or the last of a run."""
+        """Record the present moment, even if none is due: the first one, or the last of a run."""
         if self.network is not None:
             self.history.add(self.ask(partial(take, self.network)))
 
-    # --- what the page asks for
+    # --- requests of the page
 
     def pause(self) -> None:
-        """Time stands still after the slice that is under way."""
+        """Stop time after the present slice."""
         with self._condition:
             self.paused, self._step = True, None
             self._condition.notify_all()
 
     def go(self) -> None:
-        """Time goes on."""
+        """Let time continue."""
         with self._condition:
             self.paused, self._step = False, None
             self._condition.notify_all()
 
     def step(self, time_ps: int) -> None:
-        """Time goes on by so much, or one event for 0, and stands still again."""
+        """Let time pass for ``time_ps``, or for one event if 0, and stop it again."""
         with self._condition:
             self.paused, self.stands = True, False
             events, now = (0, 0) if self.network is None else (self.network.fabric.events, self.network.now)
@@ -180,24 +180,24 @@ class LivePlayer:
             self._condition.notify_all()
 
     def pace(self, speed: float | str | None) -> None:
-        """Set the speed in picoseconds a second; None: as fast as possible; WATCH: so that people can see it."""
+        """Set the speed in picoseconds per second; None: as fast as possible; WATCH: slow enough for people."""
         with self._condition:
             self.speed, self._anchor, self._watched = speed, None, None
             self.pace_ps = None if isinstance(speed, str) else speed
             self._condition.notify_all()
 
     def looks(self, change: int) -> None:
-        """Count one viewer more, or one less."""
+        """Add ``change`` to the number of viewers."""
         with self._condition:
             self.viewers += change
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait for what depends on this player; whether it came to be so."""
+        """Wait for a condition that depends on this player; return whether it became true."""
         with self._condition:
             return self._condition.wait_for(condition, timeout_s)
 
     def ask(self, question: Callable[[], T]) -> T:
-        """The answer to a question about the network's memory, between two slices."""
+        """Answer a question about the network's memory, between two slices."""
         with self._condition:
             self._asking += 1
         try:
@@ -208,10 +208,10 @@ class LivePlayer:
                 self._asking -= 1
                 self._condition.notify_all()
 
-    # --- what the network asks for
+    # --- calls of the network
 
     def begin(self, check: Callable[[], None]) -> None:
-        """A run of the network begins: one that is held waits, but for a first glance, which shows its jobs."""
+        """Begin a run of the network; a held one waits, except for a first slice, which shows its jobs."""
         self._filmed()
         if self.film is not None:
             self.film.begin()
@@ -220,7 +220,7 @@ class LivePlayer:
 
     @contextmanager
     def moving(self) -> Iterator[None]:
-        """While this is held events happen."""
+        """Hold the lock while events happen."""
         with self._moving:
             began = time.thread_time()
             yield
@@ -228,7 +228,7 @@ class LivePlayer:
             self._spent_s += self._worked_s
 
     def passed(self, check: Callable[[], None]) -> None:
-        """A slice is over: take down what there is to see, wait if a page asks for that, choose the next slice."""
+        """End a slice: record what there is to see, wait if the page requests it, and choose the next slice."""
         network = self.network
         if network is None:
             return
@@ -250,7 +250,7 @@ class LivePlayer:
             with self._condition:
                 self._condition.notify_all()
             cost = time.thread_time() - cpu
-            if not first:  # which finds nothing in caches
+            if not first:  # the first moment has cold caches
                 self.cost_s += cost
                 self._moment_s += (cost - self._moment_s) / 8
         if free:
@@ -259,7 +259,7 @@ class LivePlayer:
             self._hold(network, check)
 
     def _choose(self, network: JobNetwork) -> None:
-        """The speed of a run that is to be watched."""
+        """Update the speed of a watched run."""
         if self.speed != WATCH or self.paused:
             return
         now = time.perf_counter()
@@ -278,7 +278,7 @@ class LivePlayer:
             self._density += (min(happened / passed, 1.0) - self._density) / 4
 
     def _free_slice(self, share: float) -> int:
-        """Events until moments have earned the next one."""
+        """Return the events until the next moment is affordable."""
         if self.cost_s < CREDIT_S:
             return FIRST_EVENTS
         wanted = self._moment_s / share
@@ -286,7 +286,7 @@ class LivePlayer:
         return min(max(grown, FIRST_EVENTS), MOST_EVENTS)
 
     def _hold(self, network: JobNetwork, check: Callable[[], None]) -> None:
-        """Wait until the next slice may happen; return its length."""
+        """Wait until the next slice may happen, and set its length."""
         while True:
             with self._condition:
                 until = self._until(network)
@@ -313,7 +313,7 @@ class LivePlayer:
             self._hold(network, check)
 
     def _until(self, network: JobNetwork) -> tuple[float, int] | None:
-        """Seconds to wait, and the time that the next slice is to come near to; None: not yet."""
+        """Return the seconds to wait, and the time that the next slice should approach; None: not yet."""
         now = network.now
         step = self._step
         if step is not None and network.now >= step.time_ps and network.fabric.events >= step.events:
@@ -329,10 +329,10 @@ class LivePlayer:
         if self._anchor is None:
             self._anchor = time.perf_counter(), now
         wait_s = self._anchor[0] + (now - self._anchor[1]) / self.pace_ps - time.perf_counter()
-        if not -LATE_S <= wait_s <= LONGEST_S:  # nothing happened for long, or it does not go as fast: begin anew
+        if not -LATE_S <= wait_s <= LONGEST_S:  # a long pause, or the run is slower than that: start a new reference
             self._anchor = None
         return min(max(wait_s, 0.0), LONGEST_S), now + max(int(self.pace_ps * FRAME_S), 1)
 
     def _towards(self, ahead_ps: int) -> int:
-        """Events that come near to a time that is so far ahead, without going beyond it by much."""
+        """Return a number of events that comes close to a time so far ahead, without exceeding it by much."""
         return min(max(int(self._density * ahead_ps * 0.75), 1), MOST_EVENTS)

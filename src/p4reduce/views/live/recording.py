@@ -25,7 +25,7 @@ from p4switch.trace.record import cut
 from p4switch.trace.steps import what_if
 from p4switch.trace.to_text import Glossary, of_folder, summary
 
-# Frames that are on a link while time stands still, and what the switch at its end would do with one of them.
+# Frames on a link while time stands still, and the steps that the switch at its end would take with one of them.
 
 
 MOST_FRAMES: Final = 32
@@ -33,11 +33,11 @@ HEADERS: Final = ("ethernet", "ipv4", "udp", "inc")
 
 
 class NoTrace(ValueError):
-    """Why a frame cannot be traced."""
+    """Raised if a frame cannot be traced; the text gives the reason."""
 
 
 def frames(network: VirtualNetwork, link: Hop, program: Program | None) -> list[dict[str, Any]]:
-    """Frames on the link that leaves a node by a port, the next to arrive first: hexadecimal, and what it is."""
+    """Return the frames on the link that leaves a node by a port, the next to arrive first, each as hex and text."""
     return [
         {
             "arrives_ps": waiting.arrives_ps,
@@ -51,7 +51,7 @@ def frames(network: VirtualNetwork, link: Hop, program: Program | None) -> list[
 
 
 def filmed(flights: Sequence[Flight], program: Program | None) -> list[dict[str, Any]]:
-    """The same of frames that have arrived, each with its ``number``."""
+    """Return frames that have arrived, as :func:`frames` does, each with its ``number``."""
     return [
         {
             "number": flight.number,
@@ -65,7 +65,7 @@ def filmed(flights: Sequence[Flight], program: Program | None) -> list[dict[str,
 
 
 def frame_text(frame: bytes, program: Program | None) -> str:
-    """A frame on one line, by the headers of the bundled program."""
+    """Describe a frame on one line, by the headers of the bundled program."""
     names = [] if program is None else [name for name in HEADERS if name in program.headers]
     if program is None or not names:
         return f"{len(frame)} bytes"
@@ -73,14 +73,14 @@ def frame_text(frame: bytes, program: Program | None) -> str:
 
 
 def glossary() -> Glossary:
-    """What numbers in the project's own headers mean."""
+    """Return the meanings of numbers in the project's own headers."""
     return of_folder(package_root() / "p4src")
 
 
 def trace(network: VirtualNetwork, link: Hop, frame: bytes) -> dict[str, Any]:
-    """What the switch at the end of a link would do with a frame now, statement by statement; nothing changes.
+    """Return the steps that the switch at the end of a link would take with a frame now; nothing changes.
 
-    Raises `NoTrace` where no switch is there, or its program cannot be copied.
+    Raises `NoTrace` if no switch is there, or its program cannot be copied.
     """
     topology = network.topology
     node = topology.neighbour(*link)
@@ -97,7 +97,7 @@ def trace(network: VirtualNetwork, link: Hop, frame: bytes) -> dict[str, Any]:
 FILE: Final = "live.jsonl.gz"
 MOST_MOMENTS: Final = 200
 _MOST_BYTES: Final = 512 << 20
-"""of a recording, uncompressed"""
+"""Most bytes of a recording, uncompressed."""
 NO_FRAMES: Final = "A recording has no frames; a run that is paused on its live page has."
 
 
@@ -116,7 +116,7 @@ class NodeLine(_Plain):
 
 
 class LinkLine(_Plain):
-    """A direction of a link."""
+    """A direction of a link of a recorded scene."""
 
     from_: str = Field(alias="from")
     port: int
@@ -134,7 +134,7 @@ class TreeLine(_Plain):
 
 
 class RecordedJob(_Plain):
-    """A job."""
+    """A job of a recorded scene."""
 
     key: str
     job: int
@@ -150,7 +150,7 @@ class RecordedJob(_Plain):
 
 
 class SceneLine(_Plain):
-    """The first line of a recording, under ``p4reduce_recording``."""
+    """First line of a recording, under ``p4reduce_recording``."""
 
     title: str
     topology: str
@@ -186,7 +186,7 @@ class SlotsLine(_Plain):
 
 
 class ViewLine(_Plain):
-    """A moment."""
+    """View of a moment."""
 
     key: str
     time_ps: int
@@ -202,14 +202,14 @@ class MomentSource(Protocol):
     """A source of moments that can be recorded."""
 
     def scene(self) -> dict[str, Any]:
-        """As of ``Source``."""
+        """Return the scene; as ``Source``."""
 
     def views(self, most: int) -> list[dict[str, Any]]:
-        """Views of at most ``most`` moments, with all slots."""
+        """Return views of at most ``most`` moments, with all slots."""
 
 
 def write(path: Path, source: MomentSource) -> Path:
-    """Write what was taken down of a run; returns the path."""
+    """Write the recorded moments of a run; return the path."""
     with whole(path) as aside, gzip.GzipFile(aside, "wb", compresslevel=5, mtime=0) as file:
         file.write(_line({"p4reduce_recording": source.scene()}))
         for view in source.views(MOST_MOMENTS):
@@ -222,7 +222,7 @@ def _line(value: Any) -> bytes:
 
 
 class RecordedSource:
-    """The source of a page for a recording, or for a result without one. See ``session.Source``."""
+    """Source of a page for a recording, or for a result without one. See ``session.Source``."""
 
     def __init__(self, scene: SceneLine, views: Sequence[ViewLine], says: str) -> None:
         self.recorded = scene
@@ -232,7 +232,7 @@ class RecordedSource:
         self._says = says
 
     def tick(self) -> dict[str, Any]:
-        """Always the same."""
+        """Return a constant tick."""
         return {
             "scene": "recorded",
             "state": "ended",
@@ -247,11 +247,11 @@ class RecordedSource:
         }
 
     def scene(self) -> dict[str, Any]:
-        """As it was."""
+        """Return the recorded scene."""
         return self._scene
 
     def view(self, wanted: WantedView) -> dict[str, Any] | None:
-        """As of ``Source``."""
+        """Return a view; as ``Source``."""
         if not self.views:
             return None
         last = len(self.views) - 1
@@ -269,19 +269,19 @@ class RecordedSource:
         raise NotOffered("this is a recording: it can be looked at, not driven")
 
     def frames(self, link: Hop, time_ps: int | None = None) -> NoReturn:
-        """None are recorded."""
+        """Raise ``NotOffered``: no frames are recorded."""
         raise NotOffered(NO_FRAMES)
 
     def flights(self, from_ps: int, to_ps: int) -> NoReturn:
-        """None are recorded."""
+        """Raise ``NotOffered``: no frames are recorded."""
         raise NotOffered(NO_FRAMES)
 
     def replay(self, number: int) -> NoReturn:
-        """None are recorded."""
+        """Raise ``NotOffered``: no frames are recorded."""
         raise NotOffered(NO_FRAMES)
 
     def trace(self, link: Hop, frame: bytes) -> NoReturn:
-        """None are recorded."""
+        """Raise ``NotOffered``: no frames are recorded."""
         raise NotOffered(NO_FRAMES)
 
     def looks(self, change: int) -> None:
@@ -289,9 +289,10 @@ class RecordedSource:
 
 
 def beside(named: Sequence[tuple[str, RecordedSource]]) -> RecordedSource:
-    """Several recordings as one, whose networks are drawn beside each other: one moment is the same time in all.
+    """Combine several recordings into one, with their networks side by side: a moment is the same time in all.
 
-    The number of each, from 1, comes before the names of its nodes and jobs. Where one has ended, its links are idle.
+    Names of nodes and jobs get the recording's number, from 1, as a prefix. If a recording has ended, its links are
+    idle.
     """
     scenes: list[dict[str, Any]] = []
     right = 0.0
@@ -346,7 +347,7 @@ _IDLE: Final = tuple(LINK_FIELDS.index(name) for name in ("load", "queue"))
 
 
 def _at_once(sources: Sequence[RecordedSource], time_ps: int) -> ViewLine:
-    """The views of all recordings at a time, as one moment."""
+    """Combine the views of all recordings at a time into one moment."""
     now: dict[str, Any] = {"links": [], "workers": [], "waits": [], "slots": []}
     since = events = 0
     for number, source in enumerate(sources, 1):
@@ -357,7 +358,7 @@ def _at_once(sources: Sequence[RecordedSource], time_ps: int) -> ViewLine:
         view = source.views[place]
         over = (
             view is source.views[-1] and time_ps - view.time_ps > view.time_ps - view.since_ps
-        )  # longer than it tells of
+        )  # longer than it covers
         now["links"] += [[0.0 if over and at in _IDLE else x for at, x in enumerate(row)] for row in view.links]
         now["waits"] += [f"{number}: {text}" for text in view.waits]
         for part, node in (("workers", "host"), ("slots", "switch")):
@@ -371,7 +372,7 @@ def _at_once(sources: Sequence[RecordedSource], time_ps: int) -> ViewLine:
 
 
 def read(path: Path) -> RecordedSource:
-    """A recording. Raises ``BadInput``."""
+    """Read a recording. Raises ``BadInput``."""
     try:
         lines = _lines(path)
         first = json.loads(next(lines, "{}"))
@@ -390,7 +391,7 @@ def read(path: Path) -> RecordedSource:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Lines of the file, which may not grow without end when it is unpacked."""
+    """Yield the lines of the file, whose unpacked size is limited."""
     left = _MOST_BYTES
     with open_file(path) as packed, gzip.open(packed) as file:
         while line := file.readline(left + 1):
@@ -416,7 +417,7 @@ def _check(path: Path, scene: SceneLine, views: Sequence[ViewLine]) -> None:
 
 
 def of_result(result: RunResult) -> RecordedSource:
-    """Make a source from the result of a run that was not recorded: its network and trees, and one moment, its end."""
+    """Make a source from the result of a run that was not recorded: its network and trees, and its end as moment."""
     topology, network = result.topology, result.network
     loads = {(load.node, load.peer): load for load in network.links}
     rates = {frozenset((link["a"], link["b"])): int(link["rate_bps"]) for link in topology["links"]}

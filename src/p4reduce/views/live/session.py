@@ -36,24 +36,24 @@ if TYPE_CHECKING:
     from p4reduce.views.live.play import PlaySource, TraceSource
 
 
-# What a live page shows, whatever it comes from: a run in virtual time, a recording, a network of the kernel.
+# Sources of a live page: a run in virtual time, a recording, a network of the kernel.
 
 
 NOT_STILL: Final = "Frames are shown while time stands still: pause the run, at its newest moment."
 AFTERWARDS: Final = "Frames are shown while a run is paused, at its newest moment; this one has ended."
 MOST_ROWS: Final = 400_000
-"""slots of all moments of a recording together: some ten seconds"""
+"""Most slots of all moments of a recording together, whose views take about ten seconds to make."""
 MOST_JOBS: Final = 64
-"""jobs that the page can tell of"""
+"""Most jobs that the page can show."""
 
 
 class NotOffered(ValueError):
-    """Something that a page does not offer; the text says why."""
+    """Raised for a request that a page does not offer; the text gives the reason."""
 
 
 @dataclass(frozen=True)
 class WantedView:
-    """Which view: the latest moment up to a time (None: of all), or one so many further; whose slots."""
+    """A requested view: the latest moment up to a time (None: of all), moved by ``offset``; and whose slots."""
 
     time_ps: int | None = None
     offset: int = 0
@@ -62,59 +62,59 @@ class WantedView:
 
 
 class Source(Protocol):
-    """Called from the server's threads."""
+    """Source of a live page; called from the server's threads."""
 
     def tick(self) -> dict[str, Any]:
-        """The state of the run in few fields; cheap to ask for.
+        """Return the state of the run in few fields; cheap.
 
         scene: changes when :meth:`scene` does; state: waiting, running, paused, ended; first_ps, last_ps, count: of the
-        moments that have views; speed: picoseconds a second or None; controls: whether :meth:`control` does anything;
-        says: more than the state, or nothing; frames: whether :meth:`frames` tells of the newest moment, why_no_frames:
-        else.
+        moments with views; speed: picoseconds per second or None; controls: whether :meth:`control` has an effect;
+        says: text beyond the state, or ''; frames: whether :meth:`frames` works for the newest moment; why_no_frames:
+        the reason otherwise.
         """
 
     def scene(self) -> dict[str, Any]:
-        """See `moments.scene`."""
+        """Return the scene; see `moments.scene`."""
 
     def view(self, wanted: WantedView) -> dict[str, Any] | None:
-        """See `moments.Views`; None before there is anything."""
+        """Return a view; see `moments.Views`. None before there is a moment."""
 
     def control(self, action: str, value: float | str | None) -> None:
-        """pause, go, step (picoseconds; 0: an event) or speed (see ``LivePlayer.pace``)."""
+        """Control the run: pause, go, step (picoseconds; 0: one event) or speed (see ``LivePlayer.pace``)."""
 
     def frames(self, link: Hop, time_ps: int | None = None) -> list[dict[str, Any]]:
-        """Frames on a link now; with ``time_ps`` those that arrived around it. Raises `NotOffered`."""
+        """Return frames on a link now; with ``time_ps`` those that arrived around it. Raises `NotOffered`."""
 
     def flights(self, from_ps: int, to_ps: int) -> dict[str, Any]:
-        """Frames that arrived in a time: ``rows`` of (number, link, departed, arrived, kind), and ``kinds``.
+        """Return frames that arrived in an interval: ``rows`` (number, link, departed, arrived, kind), and ``kinds``.
 
-        Where time stands still those that have yet to arrive, too, whose number is None. link: a place in the scene's
-        links; kind: one in ``kinds``; ``all``: whether there were no more. Raises `NotOffered`.
+        While time stands still also frames in flight, whose number is None. link: index in the scene's links; kind:
+        index in ``kinds``; ``all``: whether there were no more. Raises `NotOffered`.
         """
 
     def replay(self, number: int) -> dict[str, Any]:
-        """The steps of a frame of the film (see ``Film.trace``). Raises `NotOffered`."""
+        """Return the steps of a frame of the film (see ``Film.trace``). Raises `NotOffered`."""
 
     def trace(self, link: Hop, frame: bytes) -> dict[str, Any]:
-        """The steps that the switch at the link's end would take with a frame. Raises `NotOffered`."""
+        """Return the steps that the switch at the link's end would take with a frame. Raises `NotOffered`."""
 
     def looks(self, change: int) -> None:
-        """Count one viewer more, or one less."""
+        """Add ``change`` to the number of viewers."""
 
 
 class VirtualSource:
-    """Networks in virtual time, the newest that the player was given."""
+    """Source of networks in virtual time: the newest that was given to the player."""
 
     def __init__(self, title: str, player: "LivePlayer") -> None:
         self.title = title
         self.player = player
         self.end: str | None = None
-        """text on the page when nothing more will come"""
+        """Text on the page at the end; None before."""
         self._plans: dict[str, Plan] = {}
         self._serial = 0
 
     def note(self) -> None:
-        """Take the present moment down."""
+        """Record the present moment."""
         self.player.note()
 
     def finish(self, says: str) -> None:
@@ -123,7 +123,7 @@ class VirtualSource:
         self.end = says
 
     def tick(self) -> dict[str, Any]:
-        """As of `Source`."""
+        """Return the tick; as `Source`."""
         player = self.player
         self._see()
         first, last = player.history.times()
@@ -146,7 +146,7 @@ class VirtualSource:
         }
 
     def _see(self) -> None:
-        """Notice jobs that are new."""
+        """Add new jobs."""
         player = self.player
         if self._serial != player.serial:
             self._serial, self._plans = player.serial, {}
@@ -157,7 +157,7 @@ class VirtualSource:
             del self._plans[next(iter(self._plans))]
 
     def scene(self) -> dict[str, Any]:
-        """The network as it is, with all jobs so far."""
+        """Return the present network, with all jobs so far."""
         self._see()
         network = self.player.network
         if network is None:
@@ -165,7 +165,7 @@ class VirtualSource:
         return scene(self.title, network.fabric.topology, list(self._plans.values()))
 
     def view(self, wanted: WantedView) -> dict[str, Any] | None:
-        """As of `Source`."""
+        """Return a view; as `Source`."""
         network, history = self.player.network, self.player.history
         latest = history.at(None)
         if network is None or latest is None:
@@ -174,14 +174,14 @@ class VirtualSource:
         return None if pair is None else _views(network).view(*pair, switch=wanted.switch, job=wanted.job)
 
     def views(self, most: int) -> list[dict[str, Any]]:
-        """Views of at most ``most`` moments, with the first and the latest, with all slots: for a recording."""
+        """Return views of at most ``most`` moments, the first and the latest included, with all slots."""
         network, moments = self.player.network, self.player.history.all()
         if network is None or not moments:
             return []
         return whole_views(self.player.history, _views(network), window_ps(moments[-1]), most)
 
     def control(self, action: str, value: float | str | None) -> None:
-        """As of `Source`. Raises `NotOffered` after the end."""
+        """Control the run; as `Source`. Raises `NotOffered` after the end."""
         if self.end is not None:
             raise NotOffered("the run has ended: only what was taken down can be looked at")
         match action:
@@ -195,7 +195,7 @@ class VirtualSource:
                 self.player.pace(value)
 
     def frames(self, link: Hop, time_ps: int | None = None) -> list[dict[str, Any]]:
-        """As of `Source`: those on the link now while time stands still."""
+        """Return frames; as `Source`. Those on the link now only while time stands still."""
         from p4reduce.views.live.recording import filmed, frames  # noqa: PLC0415  (slow to import)
 
         network = self.player.network if time_ps is not None else self._still()
@@ -207,7 +207,7 @@ class VirtualSource:
         return self.player.ask(lambda: frames(network.fabric, link, program))
 
     def flights(self, from_ps: int, to_ps: int) -> dict[str, Any]:
-        """As of `Source`."""
+        """Return flights; as `Source`."""
         from p4reduce.views.live.film import KINDS, MOST_FLIGHTS, kind_of  # noqa: PLC0415  (slow to import)
 
         film, network = self._film(), self.player.network
@@ -222,7 +222,7 @@ class VirtualSource:
         return {"kinds": KINDS, "rows": rows, "all": whole}
 
     def replay(self, number: int) -> dict[str, Any]:
-        """As of `Source`."""
+        """Return the steps of a filmed frame; as `Source`."""
         return self._film().trace(number)
 
     def _film(self) -> "Film":
@@ -234,7 +234,7 @@ class VirtualSource:
         return film
 
     def trace(self, link: Hop, frame: bytes) -> dict[str, Any]:
-        """As of `Source`: while time stands still."""
+        """Return the steps of a frame; as `Source`. Only while time stands still."""
         from p4reduce.views.live.recording import NoTrace, trace  # noqa: PLC0415  (slow to import)
 
         network = self._still()
@@ -253,33 +253,33 @@ class VirtualSource:
         return self.player.stands and self.end is None
 
     def looks(self, change: int) -> None:
-        """As of `Source`."""
+        """Add ``change`` to the number of viewers."""
         self.player.looks(change)
 
 
-# The page's server: on loopback, at a port of the system's choice, for clients that have the token.
+# The page's server: on loopback, at a port that the system chooses, for clients with the token.
 
 
 JOIN_S: Final = 5.0
 DESCRIPTORS: Final = 128
-"""more than its connections and files need: the limit of the process grows by them where it may"""
+"""Descriptors for its connections and files; the process's limit is raised by them if possible."""
 
 
 BACKLOG: Final = 1024
-"""connections that wait in the system until they are taken"""
+"""Connections that wait in the system until they are accepted."""
 
 
 class LiveServer(Closable):
-    """Serves a source until it is closed. Use as a context manager.
+    """Server of a source, until it is closed. Use as a context manager.
 
-    Until a client connects it is a socket and a thread that waits for it: what answers is imported then.
+    Until a client connects it consists of a socket and a waiting thread; the application is imported then.
 
     Attributes
     ----------
     url : str
-        With the token.
+        Address with the token.
     token : str
-        Of 128 bits; every request but those for styles and scripts must have it.
+        Token of 128 bits, required by every request except those for styles and scripts.
     """
 
     def __init__(self, source: "Source | PlaySource | TraceSource") -> None:
@@ -314,9 +314,9 @@ class LiveServer(Closable):
         serving.run(self._socket)
 
     def start(self) -> None:
-        """Begin to serve; requests that come before it does wait in the socket.
+        """Begin to serve; earlier requests wait in the socket.
 
-        Its descriptors are its own: the process may have so many more, so that no connection takes one of the run's.
+        The limit of descriptors is raised by those of the server, so that no connection takes one of the run's.
         """
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if soft != resource.RLIM_INFINITY:
@@ -328,7 +328,7 @@ class LiveServer(Closable):
         self._thread.start()
 
     def close(self) -> None:
-        """Stop; streams to pages that are open end. May be called again."""
+        """Stop; streams to open pages end. May be called again."""
         with self._lock:
             again = self._closed.is_set()
             self._closed.set()
@@ -350,7 +350,7 @@ class LiveServer(Closable):
 
 
 def whole_views(history: MomentHistory, views: Views, span_ps: int, most: int) -> list[dict[str, Any]]:
-    """Views of at most ``most`` of the moments, with the first and the latest, with all slots."""
+    """Return views of at most ``most`` moments, the first and the latest included, with all slots."""
     moments = history.all()
     rows = sum(cells.size for job in moments[-1].jobs for cells in job.slots.values())
     most = min(most, max(MOST_ROWS // max(rows, 1), 2))
@@ -375,9 +375,9 @@ SIGN_S: Final = 60.0
 def live_page(
     output: Output, title: str, *, live: bool, hold: bool = False, browser: bool = False, fast: bool = False
 ) -> Iterator["VirtualSource | None"]:
-    """Serve a page of every network in virtual time that is made inside; afterwards, until Ctrl-C, of what it was.
+    """Serve a page of every network in virtual time that is made inside; afterwards its final state until Ctrl-C.
 
-    Without ``live`` nothing is served, and None is given.
+    Without ``live`` no page is served, and None is yielded.
     """
     if not live:
         _alone(hold=hold, browser=browser, fast=fast)
@@ -404,7 +404,7 @@ def live_page(
         except Exception as error:
             if player.network is None:
                 raise
-            reason = "" if isinstance(error, typer.Exit) else f": {error}"  # what was said already
+            reason = "" if isinstance(error, typer.Exit) else f": {error}"  # reported already
             source.finish(f"the run has failed{reason}")
             stay(output, f"the run has failed{reason}")
             raise
@@ -416,7 +416,7 @@ def live_page(
 def real_page(
     output: Output, title: str, *, live: bool, hold: bool = False, browser: bool = False, fast: bool = False
 ) -> Iterator["RealSource | None"]:
-    """Serve a page of the runs in real time that this process starts inside; afterwards, until Ctrl-C, of the last."""
+    """Serve a page of the real-time runs that this process starts inside; afterwards the last one until Ctrl-C."""
     if (hold or fast) and live:
         flag = "--hold" if hold else "--full-speed"
         raise BadInput(f"{flag}: real time cannot be held or slowed down; leave it away, or --time real")
@@ -434,7 +434,7 @@ def real_page(
         try:
             yield source
         except Exception as error:
-            reason = "" if isinstance(error, typer.Exit) else f": {error}"  # what was said already
+            reason = "" if isinstance(error, typer.Exit) else f": {error}"  # reported already
             source.finish(f"the run has failed{reason}")
             if len(source.history):
                 stay(output, f"the run has failed{reason}")
@@ -444,7 +444,7 @@ def real_page(
 
 
 def watch_running(output: Output, run: "NetRun", *, browser: bool, data: bool = False) -> None:
-    """Serve a page of a run or network that goes on now, until Ctrl-C; it is left alone. ``data``: its address, too."""
+    """Serve a page of a running run or network until Ctrl-C, without changing it. ``data``: print its URL as JSON."""
     from p4reduce.network.real.net import state  # noqa: PLC0415
     from p4reduce.views.live.look import RealSource  # noqa: PLC0415  (slow to import)
     from p4reduce.views.live.session import LiveServer  # noqa: PLC0415
@@ -462,7 +462,7 @@ def watch_running(output: Output, run: "NetRun", *, browser: bool, data: bool = 
 def tasks_page(
     output: Output, executor: "RemoteExecutor", database: Path, *, live: bool, hold: bool = False, browser: bool = False
 ) -> Iterator[None]:
-    """Have the process of a network serve a page of its tasks; afterwards, until Ctrl-C, of what they were."""
+    """Have the process of a network serve a page of its tasks; afterwards their final state until Ctrl-C."""
     if not live:
         _alone(hold=hold, browser=browser)
         yield
@@ -484,7 +484,7 @@ def tasks_page(
 def serve_page(
     output: Output, source: "Source | PlaySource | TraceSource", why: str, *, browser: bool, data: bool = True
 ) -> None:
-    """Serve a page of what runs no network here until Ctrl-C; ``data``: its address as JSON, too."""
+    """Serve a page of a source without a network here until Ctrl-C; ``data``: print its address as JSON, too."""
     with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), LiveServer(source) as server:
         if data:
             output.data({"url": server.url})
@@ -493,7 +493,7 @@ def serve_page(
 
 
 def record(output: Output, source: "VirtualSource | RealSource | None", out: Path | None) -> None:
-    """Write what the page showed beside a run's results, for 'p4reduce watch'; nothing without page or folder."""
+    """Write the page's moments beside a run's results, for 'p4reduce watch'; do nothing without page or folder."""
     if source is None or out is None:
         return
     from p4reduce.views.live.recording import FILE, write  # noqa: PLC0415
@@ -504,20 +504,20 @@ def record(output: Output, source: "VirtualSource | RealSource | None", out: Pat
 
 
 def _alone(*, hold: bool, browser: bool, fast: bool = False) -> None:
-    """``BadInput`` for flags that mean nothing without --live."""
+    """Raise ``BadInput`` for flags that have no meaning without --live."""
     if flag := "--hold" if hold else "--open" if browser else "--full-speed" if fast else "":
         raise BadInput(f"{flag}: needs --live")
 
 
 def told(output: Output, url: str, *, browser: bool) -> None:
-    """Say where the page is, and open it if that is wanted."""
+    """Print the page's address, and open the page on request."""
     output.note(f"live page: {url}")
     if browser and not webbrowser.open(url):
         output.note("no browser could be opened: open the address yourself")
 
 
 def stay(output: Output, why: str, sign: Callable[[], object] | None = None) -> None:
-    """Wait for Ctrl-C. ``sign``: called once a minute, for servers that would end when no request comes."""
+    """Wait for Ctrl-C. ``sign``: called once a minute, for servers that would end without requests."""
     never, signed = threading.Event(), time.monotonic()
     try:
         output.note(f"{why}; the page stays until Ctrl-C")  # the user may press it as soon as the line is there

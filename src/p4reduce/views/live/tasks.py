@@ -1,4 +1,4 @@
-"""Orchestrated tasks on a live page: served by the process of their network, which has its virtual time."""
+"""Orchestrated tasks on a live page, served by the process of their network, which has its virtual time."""
 
 import threading
 from collections.abc import Mapping
@@ -15,30 +15,30 @@ from p4reduce.views.live.player import LivePlayer
 from p4reduce.views.live.session import LiveServer, VirtualSource, WantedView
 
 MOST_TASKS: Final = 60
-"""that are shown: those at work, then those that wait, then those that ended last"""
+"""Most tasks that are shown: active ones, then waiting ones, then those that ended last."""
 
 
 class TaskSource(VirtualSource):
     """The network of an orchestrator, and the tasks of its database. See ``session.Source``."""
 
     def __init__(self, title: str, player: LivePlayer, database: Path | None) -> None:
-        """``database``: the orchestrator's, which is only read; None: it is not known, no tasks are shown."""
+        """Set up the source; ``database``: the orchestrator's, read only; None: unknown, no tasks are shown."""
         super().__init__(title, player)
         self._database = database
         self._lock = threading.Lock()
-        self._stamp = -1  # of the database when it was read
+        self._stamp = -1  # last change of the database when it was read
         self._rows: list[dict[str, Any]] = []
-        self._ends: dict[str, list[int]] = {}  # of rounds, picoseconds
+        self._ends: dict[str, list[int]] = {}  # ends of rounds, picoseconds
         self._jobs: dict[str, list[str]] = {}
-        self._final: set[str] = set()  # nothing more is to be found out of them
+        self._final: set[str] = set()  # tasks whose records are final and complete
         self.fault = ""
 
     def tick(self) -> dict[str, Any]:
-        """As of `Source`; ``also`` changes with the database."""
+        """Return the tick; as `Source`, with ``also``, which changes with the database."""
         return {**super().tick(), "also": self._changed()}
 
     def _changed(self) -> int:
-        """When the database was last written, nanoseconds; 0: it does not exist."""
+        """Return when the database was last written, nanoseconds; 0: it does not exist."""
         newest_ns = 0
         for suffix in ("", "-wal") if self._database is not None else ():
             with suppress(OSError):
@@ -46,7 +46,7 @@ class TaskSource(VirtualSource):
         return newest_ns
 
     def view(self, wanted: WantedView) -> dict[str, Any] | None:
-        """As of `Source`, and ``tasks`` as they stood then."""
+        """Return a view; as `Source`, with ``tasks`` as they were at that time."""
         network_view = super().view(wanted)
         if network_view is None:
             return None
@@ -63,7 +63,7 @@ class TaskSource(VirtualSource):
         return sum(end <= at_ps for end in self._ends.get(str(row["name"]), []))
 
     def _read(self) -> None:
-        """Tasks as they stand now; what cannot be read leaves the last ones."""
+        """Read the tasks' present state; keep the previous one if the database cannot be read."""
         if self._database is None or not self._database.is_file():
             self.fault = "The database of these tasks is not known here."
             return
@@ -79,7 +79,7 @@ class TaskSource(VirtualSource):
             self.fault = str(error)
 
     def _look_up(self, store: Store, row: TaskRow) -> None:
-        """A task's trees, also those that are gone, and when its rounds ended."""
+        """Read a task's trees, past ones included, and the ends of its rounds."""
         if row.started_ps is None and row.state is TaskState.QUEUED:
             return
         plans = store.plans(tuple(PlanPhase), row.name)
@@ -104,14 +104,14 @@ class TaskSource(VirtualSource):
 
 
 def _first(rows: list[TaskRow]) -> list[TaskRow]:
-    """The tasks that are worth showing, in the order of their arrival."""
+    """Return the tasks to show, in the order of their arrival."""
     rank = dict.fromkeys(AT_WORK, 0) | {TaskState.SCHEDULED: 0, TaskState.QUEUED: 1}
     chosen = sorted(rows, key=lambda row: (rank.get(row.state, 2), -(row.finished_ps or 0), row.number))[:MOST_TASKS]
     return sorted(chosen, key=lambda row: row.number)
 
 
 def _state(row: Mapping[str, Any], at_ps: int) -> dict[str, Any]:
-    """The state of a task at a moment, by the times at which it started and ended."""
+    """Return the state of a task at a moment, from the times at which it started and ended."""
     if row["finished_ps"] is not None and row["finished_ps"] <= at_ps:
         return {}
     if row["state"] in {str(state) for state in ENDED} or (row["started_ps"] or 0) > at_ps:
@@ -131,8 +131,8 @@ class TaskPages:
     def __call__(self, world: World, request: Mapping[str, Any]) -> dict[str, str]:
         """Open the page if there is none yet; return its address, ``url``.
 
-        ``title``, ``database`` (a path) and ``hold`` (begin paused) are those of the first request; ``ended`` is the
-        text on the page from now on, as nothing more will come.
+        ``title``, ``database`` (a path) and ``hold`` (begin paused) count in the first request; ``ended`` is the final
+        text on the page, after which nothing changes.
         """
         if isinstance(world.network, FlowJobs):
             raise ClusterError("the flow model has no packets to look at; choose time: virtual")

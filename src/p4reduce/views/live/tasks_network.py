@@ -1,6 +1,6 @@
-"""The process of a network whose tasks can be looked at: ``python -m p4reduce.views.live.tasks_network``.
+"""The process of a network whose tasks can be viewed: ``python -m p4reduce.views.live.tasks_network``.
 
-As ``python -m p4reduce.play.tasks``, with a page for users who ask for one; it is imported then.
+It works like ``python -m p4reduce.play.tasks``, with a page for users who ask for one; the page is imported then.
 """
 
 import sys
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Pages:
-    """Imports the page at the first request for it."""
+    """Factory of the page, which is imported at the first request for it."""
 
     def __init__(self, parts: ExitStack) -> None:
         self._parts = parts

@@ -1,4 +1,4 @@
-"""Curves over time, one for each plan."""
+"""Elements, colours and charts of the report: curves over time, bars and Gantt charts."""
 
 import hashlib
 import itertools
@@ -18,9 +18,9 @@ from p4reduce.control_plane.tdm.schedule import Schedule
 
 
 HALVINGS: Final = 5
-"""from the full scale of loads down to the lightest colour; between them colours are continuous"""
+"""Halvings from the full scale of loads down to the lightest colour; colours between them are continuous."""
 SERIES: Final = 8
-"""Classes ``series0`` .. ``series7``: after Okabe and Ito (2008), told apart by all kinds of colour vision."""
+"""Number of classes ``series0`` .. ``series7``; colours after Okabe and Ito (2008), distinct for all colour vision."""
 
 _LIGHT: Final = """
 --paper:#ffffff;--card:#f7f8fa;--line:#d6dae1;--text:#1c2330;--soft:#566074;--accent:#1f5fbf;--on-accent:#ffffff;
@@ -49,13 +49,13 @@ _LOAD_STOPS: Final = (
     ("#e3b23c", "#e3913a", "#dc6e2c", "#c34722", "#98261f", "#5c0f1c"),
     ("#7d5a22", "#a9701f", "#d38a26", "#f0a843", "#ffc974", "#fff0cf"),
 )
-"""colours of loads, light and dark, one for each halving"""
+"""Colours of loads, light and dark, one for each halving."""
 _OF_PLAN: Final = {"steiner": 0, "mst": 1, "ring": 2, "spt": 3, "ps": 4, "overlay-mst": 1, "spff": 4, "exact": 2}
-"""series of plans and policies that are known: the same colour in every picture of every report"""
+"""Series of known plans and policies: the same colour in every picture of every report."""
 
 
 def load_colour(share: float) -> str:
-    """The style of what carries ``share`` (above 0, at most 1) of a full scale: continuous in its logarithm."""
+    """Return the style of a ``share`` (above 0, at most 1) of a full scale: continuous in its logarithm."""
     place = max(0.0, HALVINGS + math.log2(min(1.0, max(share, 2.0**-HALVINGS))))
     return ";".join(
         f"--{theme}:{_between(stops, place)}" for theme, stops in zip(("light", "dark"), _LOAD_STOPS, strict=True)
@@ -70,7 +70,7 @@ def _between(stops: tuple[str, ...], place: float) -> str:
 
 
 def series_of(names: Sequence[str]) -> list[int]:
-    """The series, and so the colour, of each plan: its own where it is known and stands once, else one that is free."""
+    """Return the series, and so the colour, of each plan: its fixed one if known and unique, otherwise a free one."""
     plans = [name.split(",")[0] for name in names]
     own = [_OF_PLAN.get(plan) if plans.count(plan) == 1 else None for plan in plans]
     for place, series in enumerate(own):
@@ -122,13 +122,13 @@ code,.hash{font-family:ui-monospace,"SF Mono",Menlo,Consolas,monospace;font-size
 
 
 class Markup(str):
-    """Text that is markup already."""
+    """Text that is already markup."""
 
     __slots__ = ()
 
 
 def element(tag: str, *content: str, **attributes: object) -> Markup:
-    """``<tag attributes>content</tag>``. Of attributes, ``class_`` means class and ``stroke_width`` stroke-width.
+    """Return ``<tag attributes>content</tag>``; ``class_`` means class, ``stroke_width`` means stroke-width.
 
     Attributes that are None are left out; numbers are written with at most two decimals.
     """
@@ -140,24 +140,24 @@ def element(tag: str, *content: str, **attributes: object) -> Markup:
 
 
 def void(tag: str, **attributes: object) -> Markup:
-    """``<tag attributes>`` of HTML, which has no end."""
+    """Return ``<tag attributes>`` of HTML, without an end tag."""
     text = element(tag, **attributes)
     return Markup(text.removesuffix(f"</{tag}>"))
 
 
 def join(parts: Iterable[str]) -> Markup:
-    """Several pieces one after the other."""
+    """Join several pieces."""
     return Markup("".join(part if isinstance(part, Markup) else escape(part, quote=False) for part in parts))
 
 
 def picture(
     width: float, height: float, *content: str, title: str, description: str, style: str = "", inline: bool = True
 ) -> Markup:
-    """A whole SVG, which screen readers know by its title and description. ``style`` makes it stand alone.
+    """Return a whole SVG with title and description for screen readers. ``style`` makes it self-contained.
 
-    inline: whether it may carry a style of its own, which strict pages forbid.
+    inline: whether it may carry an inline style, which strict pages forbid.
     """
-    # From the content, so that the same page has the same bytes.
+    # Derived from the content, so that the same page has the same bytes.
     number = hashlib.sha256(f"{title}\n{description}".encode()).hexdigest()[:12]
     labels = (
         element("title", title, id=f"title-{number}"),
@@ -188,7 +188,7 @@ def _attribute(value: object) -> str:
     return str(value)
 
 
-# Gantt charts of schedules: when jobs train and communicate, which circuits are lit, when ports are dark.
+# Gantt charts of schedules: training and communication of jobs, lit circuits, dark ports.
 
 
 _LEFT: Final = 120.0
@@ -246,7 +246,7 @@ def schedule_svg(schedule: Schedule) -> str:
 
 
 def _wrapped(start: float, length: float, period: float) -> list[tuple[float, float]]:
-    """An interval within one period: what goes beyond its end begins again at 0."""
+    """Return the parts of an interval within one period: the part beyond its end begins again at 0."""
     if period <= 0 or length <= 0:
         return []
     start, length = start % period, min(length, period)
@@ -261,13 +261,13 @@ def _bar(start: float, length: float, y: float, kind: str, scale: float, label: 
     return element("rect", title, x=_LEFT + start * scale, y=y, width=width, height=_ROW - 6, class_=kind)
 
 
-# Horizontal bars: one for each plan, with its value written at the end.
+# Horizontal bars: one for each plan, with its value at the end.
 
 
 BARS_WIDTH: Final = 400.0
 NAME_WIDTH: Final = 74.0
 VALUE_WIDTH: Final = 132.0
-"""both at least; as much as the longest text needs"""
+"""Least width of names and of values; longer texts get more."""
 CHARACTER: Final = 7.2
 ROW: Final = 32.0
 BAR: Final = 20.0
@@ -282,11 +282,11 @@ class DrawnBar:
     text: str
     mark: float | None = None
     series: int | None = None
-    """whose colour it has; its place if absent"""
+    """Series that sets its colour; None: its place."""
 
 
 def bars(title: str, rows: Sequence[DrawnBar], *, mark_says: str = "") -> Markup:
-    """The chart. Bars begin at 0; their colours are those of the curves."""
+    """Return the chart. Bars begin at 0; their colours are those of the curves."""
     most = max((max(row.value, row.mark or 0.0) for row in rows), default=0.0) or 1.0
     names = max([NAME_WIDTH, *(CHARACTER * len(row.name) + 16 for row in rows)])
     values = max([VALUE_WIDTH, *(CHARACTER * len(row.text) + 12 for row in rows)])
@@ -326,10 +326,10 @@ WIDTH: Final = 560.0
 HEIGHT: Final = 300.0
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 18.0, 40.0, 46.0
 COINCIDE: Final = 1.5
-"""pixels between curves that look like one"""
+"""Most pixels between curves that look like one."""
 Point = tuple[float, float]
 LOG_FROM: Final = 3.0
-"""ratio of the slowest plan's end to the fastest's from which time is drawn on a logarithmic scale"""
+"""Ratio of the slowest plan's end to the fastest's from which the time axis is logarithmic."""
 
 
 @dataclass(frozen=True)
@@ -339,7 +339,7 @@ class Curve:
     name: str
     points: Sequence[tuple[float, float]]
     series: int | None = None
-    """whose colour it has; its place if absent"""
+    """Series that sets its colour; None: its place."""
 
 
 @dataclass(frozen=True)
@@ -353,14 +353,14 @@ class Axis:
     logarithmic: bool = False
 
     def at(self, value: float) -> float:
-        """Pixels of a value."""
+        """Return the pixel position of a value."""
         low, high, here = self.low, self.high, min(max(value, self.low), self.high)
         if self.logarithmic:
             low, high, here = math.log10(low), math.log10(high), math.log10(here)
         return self.start + (here - low) / ((high - low) or 1.0) * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """Round values inside the axis."""
+        """Return round values inside the axis."""
         if self.logarithmic:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             steps = [step * 10.0**decade for decade in decades for step in (1, 2, 5)]
@@ -380,7 +380,7 @@ def curves(
     target: float | None = None,
     clock: str = "virtual time",
 ) -> Markup:
-    """The chart; ``share`` writes values as per cent, ``target`` is a dashed line across, ``clock`` names the axis."""
+    """Return the chart; ``share`` shows values as per cent, ``target`` is a dashed line, ``clock`` names the axis."""
     drawn = [(number, curve) for number, curve in enumerate(series) if curve.points]
     times = [time for _, curve in drawn for time, _ in curve.points]
     values = [value for _, curve in drawn for _, value in curve.points] + ([target] if target is not None else [])
@@ -416,12 +416,12 @@ def curves(
 
 
 def page_time(ps: float) -> str:
-    """A virtual time as pages have it, '1.234 µs'. ``ps`` in picoseconds."""
+    """Return a virtual time as pages show it, '1.234 µs'. ``ps`` in picoseconds."""
     return time_text(ps, "µs")
 
 
 def series_number(number: int, curve: Curve) -> int:
-    """The series whose colour a curve has."""
+    """Return the series whose colour a curve has."""
     return (number if curve.series is None else curve.series) % SERIES
 
 
@@ -430,7 +430,7 @@ def _pixels(curve: Curve, across: Axis, up: Axis) -> list[Point]:
 
 
 def coinciding(drawn: Sequence[tuple[str, Sequence[Point]]]) -> list[str]:
-    """Names of curves that nowhere are further apart than a pixel or so, as 'a, b and c'."""
+    """Return the names of curves that are nowhere more than a pixel or so apart, as 'a, b and c'."""
     groups: list[tuple[list[str], Sequence[Point]]] = []
     for name, points in drawn:
         for names, others in groups:
@@ -489,7 +489,7 @@ def _legend(drawn: Sequence[tuple[int, Curve]]) -> list[Markup]:
 
 
 def line_width(number: int, count: int) -> float:
-    """Curves that are drawn first are broader, so that those that coincide can all be seen."""
+    """Return the line width: curves drawn first are broader, so that coinciding ones can all be seen."""
     return min(7.0, 2.0 + 1.1 * (count - 1 - number))
 
 

@@ -1,4 +1,4 @@
-"""A topology as SVG: links coloured by what they carry, the plan's tree laid over them."""
+"""A topology as SVG: links coloured by their load, with the plan's tree drawn over them."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from p4reduce.base.output import bytes_text
 from p4reduce.topologies import Topology
 from p4reduce.views.report.curves import DRAWINGS, HALVINGS, PALETTE, Markup, element, join, load_colour, picture
 
-# Where nodes stand in a drawing: levels of a data centre, the topology's own positions, or a computed layout.
+# Positions of nodes in a drawing: levels of a data centre, the topology's own positions, or a computed layout.
 
 
 Point = tuple[float, float]
@@ -18,13 +18,13 @@ Point = tuple[float, float]
 MARGIN: Final = 46.0
 ROW_HEIGHT: Final = 104.0
 MIN_SPACING: Final = 58.0
-"""between neighbours of one row, pixels"""
+"""Least distance between neighbours of one row, pixels."""
 MAX_WIDTH: Final = 2400.0
 MAP_WIDTH: Final = 860.0
 MAX_ROWS: Final = 6
-"""more different heights than this are a map, not levels"""
+"""Most rows; more different heights are drawn as a map, not as levels."""
 HOST_DISTANCE: Final = 26.0
-"""of a host from its switch on a map, pixels"""
+"""Distance of a host from its switch on a map, pixels."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class NodePositions:
     width: float
     height: float
     is_map: bool
-    """Nodes stand wherever they are, not in rows."""
+    """Whether nodes are at map positions, not in rows."""
 
 
 def place(nodes: Mapping[str, Point | None], hosts: Iterable[str], links: Sequence[tuple[str, str]]) -> NodePositions:
     """Place all nodes.
 
-    ``nodes`` gives each node's own position (y upwards) or None, ``hosts`` names those that are hosts, ``links`` their
-    neighbours. The same input gives the same picture.
+    ``nodes`` gives each node's own position (y upwards) or None, ``hosts`` names the hosts, ``links`` joins neighbours.
+    The same input gives the same picture.
     """
     ends = set(hosts)
     switches = [name for name in nodes if name not in ends]
@@ -66,7 +66,7 @@ def place(nodes: Mapping[str, Point | None], hosts: Iterable[str], links: Sequen
 
 
 def _rows(known: Mapping[str, Point]) -> NodePositions:
-    """Rows stay rows; the x axis is stretched until neighbours do not touch."""
+    """Place nodes in their rows; the x axis is stretched until neighbours do not touch."""
     heights = sorted({y for _, y in known.values()}, reverse=True)
     gaps = []
     for height in heights:
@@ -87,7 +87,7 @@ def _rows(known: Mapping[str, Point]) -> NodePositions:
 def _map(
     switches: Mapping[str, Point], nodes: Mapping[str, Point | None], links: Sequence[tuple[str, str]]
 ) -> NodePositions:
-    """Switches where they are, one scale for both axes; hosts around their switch, away from the middle."""
+    """Place switches at their positions, one scale for both axes; hosts around their switch, away from the middle."""
     xs, ys = [x for x, _ in switches.values()], [y for _, y in switches.values()]
     middle = (min(ys) + max(ys)) / 2
     # A degree of longitude is shorter than one of latitude (equirectangular projection about the middle).
@@ -115,7 +115,7 @@ def _map(
 
 
 def _levels(nodes: Iterable[str], hosts: set[str], links: Sequence[tuple[str, str]]) -> dict[str, int] | None:
-    """Distance of each node from the nearest host; None unless every link joins neighbouring levels."""
+    """Return the distance of each node from the nearest host; None unless every link joins neighbouring levels."""
     import networkx as nx  # noqa: PLC0415  (slow to import)
 
     graph: nx.Graph[str] = nx.Graph()
@@ -129,7 +129,7 @@ def _levels(nodes: Iterable[str], hosts: set[str], links: Sequence[tuple[str, st
 
 
 def _spread(levels: Mapping[str, int], links: Sequence[tuple[str, str]]) -> dict[str, Point]:
-    """Hosts side by side under their switches, each higher level above the middle of what it is joined to."""
+    """Place hosts side by side under their switches, and each higher level above the middle of its lower neighbours."""
     neighbours: dict[str, list[str]] = {name: [] for name in levels}
     for a, b in links:
         neighbours[a].append(b)
@@ -146,13 +146,13 @@ def _spread(levels: Mapping[str, int], links: Sequence[tuple[str, str]]) -> dict
             wanted[name] = sum(under) / len(under)
         row.sort(key=lambda name: (wanted[name], order[name]))
         step = max(len(hosts) - 1, 1) / max(len(row), 1)
-        ties = len(set(wanted.values())) < len(row)  # e.g. spines: all stand above the middle
+        ties = len(set(wanted.values())) < len(row)  # e.g. spines, which would all be above the middle
         for number, name in enumerate(row):
             x[name] = (number + 0.5) * step if ties else wanted[name]
     return {name: (x[name], float(level)) for name, level in levels.items()}
 
 
-# Names on a map that cover neither each other nor the nodes.
+# Labels on a map that cover neither each other nor the nodes.
 
 
 Box: TypeAlias = tuple[float, float, float, float]
@@ -160,16 +160,16 @@ Box: TypeAlias = tuple[float, float, float, float]
 Boxes: TypeAlias = list[Box]
 
 CHARACTER: Final = 6.0
-"""width of one at 10.5 pixels, rather too much than too little"""
+"""Width of a character at 10.5 pixels, rather too large than too small."""
 ABOVE, BELOW = 8.5, 2.5
-"""of a line of text, from the line that it stands on"""
+"""Extent of a line of text above and below its baseline, pixels."""
 _DISTANCES: Final = (8.0, 14.0, 22.0)
 
 
 def label_places(names: Sequence[str], at: Mapping[str, Point], taken: Boxes, size: Point) -> dict[str, Point]:
-    """The start of each name's text, near ``at[name]`` and inside of ``size``; earlier names choose first.
+    """Return the start of each name's text, near ``at[name]`` and inside of ``size``; earlier names choose first.
 
-    Names for which there is no room are left out.
+    Names without room are left out.
     """
     used = list(taken)
     places = {}
@@ -185,13 +185,13 @@ def label_places(names: Sequence[str], at: Mapping[str, Point], taken: Boxes, si
 
 
 def label_box(name: str, start: Point) -> Box:
-    """The box that a name covers whose text begins at ``start``."""
+    """Return the box that a name covers if its text begins at ``start``."""
     x, y = start
     return (x, y - ABOVE, x + CHARACTER * len(name), y + BELOW)
 
 
 def _candidates(name: str, x: float, y: float) -> list[Point]:
-    """Right of the node above all, then left, above and below; farther away when it is crowded."""
+    """Return label positions in order of preference: right, left, above and below the node, then farther away."""
     wide = CHARACTER * len(name)
     return [
         place
@@ -216,11 +216,11 @@ def _overlap(box: Box, other: Box) -> bool:
 Ends = tuple[str, str]
 LEGEND_HEIGHT: Final = 46.0
 KEY_WIDTH: Final = 4.0
-"""of one colour of the legend, pixels"""
+"""Width of one colour of the legend, pixels."""
 LANE_OFFSET: Final = 3.0
-"""of a direction's line from the middle of its link, pixels"""
+"""Distance of a direction's line from the middle of its link, pixels."""
 LABEL_LENGTH: Final = 9
-"""characters of a name that fit a node"""
+"""Characters of a name that fit a node."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class NodeView:
 
 @dataclass(frozen=True)
 class NetworkDrawing:
-    """A topology, and what a run did on it."""
+    """A topology, with the loads and trees of a run."""
 
     title: str
     nodes: Sequence[NodeView]
@@ -244,24 +244,24 @@ class NetworkDrawing:
     loads: Mapping[Ends, int] = field(default_factory=dict)
     """Bytes from the first node to the second."""
     paths: Iterable[Sequence[str]] = ()
-    """Node by node, the hops of the tree (or ring)."""
+    """Paths, node by node, of the tree's (or ring's) edges."""
     aggregators: Collection[str] = ()
     participants: Collection[str] | None = None
     """Hosts that take part; None: all."""
     full_scale: int | None = None
-    """Bytes of the darkest colour; the busiest link's if absent. Give one for drawings that are compared."""
+    """Bytes of the darkest colour; None: the busiest link's. Give a value for drawings that are compared."""
     marked: bool = False
-    """For a script that colours it: directions of links, nodes and paths carry ``data-`` names, nothing inline."""
+    """Whether a script colours it: directions of links, nodes and paths get ``data-`` names, and no inline style."""
 
     @staticmethod
     def of_topology(topology: Topology, *, title: str, **rest: Any) -> "NetworkDrawing":
-        """The drawing of a topology."""
+        """Return the drawing of a topology."""
         nodes = [NodeView(node.name, node.kind, node.role, node.capable, node.position) for node in topology.nodes]
         return NetworkDrawing(title, nodes, [(link.a, link.b) for link in topology.links], **rest)
 
     @staticmethod
     def of_result(topology: Mapping[str, Any], *, title: str, **rest: Any) -> "NetworkDrawing":
-        """The drawing of the topology in a result file."""
+        """Return the drawing of the topology in a result file."""
         nodes = [
             NodeView(
                 str(node["name"]),
@@ -276,17 +276,17 @@ class NetworkDrawing:
 
 
 def topology_svg(topology: Topology) -> str:
-    """A topology by itself, as a file."""
+    """Return a topology by itself as an SVG file."""
     return draw(NetworkDrawing.of_topology(topology, title=topology.name))
 
 
 def draw(drawing: NetworkDrawing) -> str:
-    """The drawing as an SVG file that stands alone."""
+    """Return the drawing as a self-contained SVG file."""
     return str(_draw(drawing, PALETTE + DRAWINGS)) + "\n"
 
 
 def draw_inline(drawing: NetworkDrawing) -> Markup:
-    """The drawing for a page that has the style sheets already."""
+    """Return the drawing for a page that already has the style sheets."""
     return _draw(drawing, "")
 
 
@@ -357,7 +357,7 @@ def _lane(source: str, target: str, placed: NodePositions, drawing: NetworkDrawi
 
 
 def _named(drawing: NetworkDrawing, placed: NodePositions) -> dict[str, Point]:
-    """Where names of switches begin on a map: none covers another or a node; those that aggregate come first."""
+    """Return where switch names begin on a map: none covers another or a node; aggregating switches come first."""
     if not placed.is_map:
         return {}
     switches = sorted(
@@ -397,7 +397,7 @@ def _node(node: NodeView, drawing: NetworkDrawing, placed: NodePositions, named:
 
 
 def _map_node(node: NodeView, x: float, y: float, class_: str, named: Point | None) -> Markup:
-    """Small marks, names beside switches where there is room; all names at a touch."""
+    """Draw a node on a map: a small mark, and a switch's name if there is room; all names as tooltips."""
     aggregates = "aggregates" in class_
     title = element("title", _says(node, aggregates=aggregates))
     if node.kind == "host":
@@ -427,7 +427,7 @@ def _says(node: NodeView, *, aggregates: bool) -> str:
 
 
 def _legend(placed: NodePositions, scale: int) -> Markup:
-    """The colours, and what some of them stand for: a full scale at the right, half of it one mark to the left."""
+    """Draw the colour scale with labels: the full scale at the right, and half of it at each mark to the left."""
     y = placed.height + 2
     box, left = 50.0, 34.0
     right = left + box * HALVINGS

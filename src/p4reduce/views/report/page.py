@@ -1,4 +1,4 @@
-"""report.html: one page without anything from outside, which needs no script."""
+"""report.html: one self-contained page without scripts."""
 
 import math
 import statistics
@@ -40,26 +40,26 @@ from p4reduce.workers.training.loops import ACCURACY, LOSS
 from p4switch.base.files import write_text
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-"""Nothing is fetched, even if a name in a file tried to."""
+"""Content policy: nothing is fetched, even if a name in a file tried to."""
 BELOW_BOUND = (
     "A time below its bound: participants do not begin an iteration at the same moment. Those that finish early "
     "already send while others still compute, and what they sent by then is not in the others' time."
 )
 MAX_HALF = 12
-"""hosts in one row that can be read on half the page"""
+"""Most hosts in one row that are legible on half the page."""
 MAX_DRAWN = 400
-"""nodes of a topology that is still worth looking at"""
+"""Most nodes of a topology that is drawn."""
 
 
 def write_report(path: Path, results: Sequence[RunResult], *, title: str) -> Path:
-    """Write the page for one or more runs; returns ``path``."""
+    """Write the page for one or more runs; return ``path``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page(results, title))
     return path
 
 
 def page(results: Sequence[RunResult], title: str) -> str:
-    """The page as text. The same results give the same bytes."""
+    """Return the page as text. The same results give the same bytes."""
     names = labels(results)
     return document(
         title,
@@ -72,7 +72,7 @@ def page(results: Sequence[RunResult], title: str) -> str:
 
 
 def document(title: str, *content: str) -> str:
-    """A whole page with its heading and styles."""
+    """Return a whole page with its heading and styles."""
     head = element(
         "head",
         void("meta", charset="utf-8"),
@@ -86,7 +86,7 @@ def document(title: str, *content: str) -> str:
 
 
 def labels(results: Sequence[RunResult]) -> list[str]:
-    """A name for each run: its plan, with topology or number where plans alone would not tell runs apart."""
+    """Return a name for each run: its plan, with topology or number if plans alone do not distinguish the runs."""
     plans = [result.network.plan for result in results]
     if len(set(plans)) == len(plans):
         return plans
@@ -156,7 +156,7 @@ def _sections(results: Sequence[RunResult], names: Sequence[str]) -> list[Markup
 
 
 def card(heading: str, *content: str) -> Markup:
-    """A picture with its heading."""
+    """Return a card with a heading and a picture."""
     return element("section", element("h3", heading), *content, class_="card")
 
 
@@ -236,7 +236,7 @@ def _network_cards(results: Sequence[RunResult], names: Sequence[str]) -> list[M
 
 
 def _link_table(result: RunResult) -> Markup:
-    """The bytes of every link that carried any, most first; closed until it is asked for."""
+    """Return a collapsed table with the bytes of every link that carried any, most first."""
     loads = sorted((load for load in result.network.links if load.bytes), key=lambda load: -load.bytes)
     head = element("tr", *(element("th", name, scope="col") for name in ("link", "bytes", "of them sent again")))
     body = [
@@ -251,7 +251,7 @@ def _link_table(result: RunResult) -> Markup:
 
 
 def _is_wide(results: Sequence[RunResult]) -> bool:
-    """Whether some drawing has rows too long for half a page."""
+    """Return whether a drawing has rows too long for half a page."""
     hosts = (sum(node["kind"] == "host" for node in result.topology["nodes"]) for result in results)
     maps = (any(node["kind"] == "host" and node.get("position") is None for node in result.topology["nodes"])
             for result in results)  # fmt: skip
@@ -302,12 +302,12 @@ def _flat(settings: dict[str, object]) -> list[tuple[str, str]]:
     return rows
 
 
-# A sweep as a page: time, time over the lower bound and algorithm bandwidth against size, a curve for each setting.
+# Page of a sweep: time, time over the lower bound and algorithm bandwidth against size, a curve for each setting.
 
 
 Row = Mapping[str, Any]
 AXES: Final = ("plan", "topology", "collective", "workers", "lanes", "rate", "loss", "duplicate", "reorder", "corrupt")
-"""settings that make a curve of their own where they differ; over seeds stands the median"""
+"""Settings that give separate curves if they differ; a point is the median over seeds."""
 LEGEND_ROW: Final = 20.0
 Value = Callable[[Row], float]
 FIGURES: Final[tuple[tuple[str, Value, Callable[[float], str]], ...]] = (
@@ -315,11 +315,11 @@ FIGURES: Final[tuple[tuple[str, Value, Callable[[float], str]], ...]] = (
     ("Time over the lower bound", lambda row: row["ratio_to_bound"], lambda value: f"{value:.3g}"),
     ("Algorithm bandwidth: size over time", lambda row: 32e6 * row["elements"] / row["communication_us"], rate_text),
 )
-"""title, value of a row, its text"""
+"""Title, value of a row, and its text."""
 
 
 def sweep_cards(rows: Sequence[Row]) -> list[tuple[str, Markup]]:
-    """The pictures, with their titles. Rows of runs that failed are left out."""
+    """Return the pictures with their titles. Rows of failed runs are left out."""
     good = [row for row in rows if not row["error"] and row["communication_us"]]
     if not good:
         return []
@@ -396,7 +396,7 @@ def _grid(across: Axis, up: Axis, text: Callable[[float], str]) -> list[Markup]:
 
 
 def _thinned(axis: Axis) -> list[float]:
-    """Ticks of which no two are too near: whole decades when there are many."""
+    """Return ticks that are not too close: only whole decades if there are many."""
     ticks: list[float] = axis.ticks()
     if len(ticks) <= 8:
         return ticks
@@ -404,7 +404,7 @@ def _thinned(axis: Axis) -> list[float]:
 
 
 def write_sweep(path: Path, rows: Sequence[Row], *, title: str) -> Path:
-    """Write the page of a sweep; returns ``path``."""
+    """Write the page of a sweep; return ``path``."""
     failed = [row for row in rows if row["error"]]
     columns = [name for name in rows[0] if any(row.get(name) is not None for row in rows)]
     head = element("tr", *(element("th", name.replace("_", " "), scope="col") for name in columns))

@@ -1,7 +1,7 @@
 """The real-time loop: frames from sockets through switches into sockets, without Python and without the GIL.
 
-Events of the virtual fabric (a link is free, a frame is at its end) happen when the clock of this machine has passed
-their time, with their own time as "now": a loop that was late catches up, and a rate is held exactly.
+Events of the virtual fabric (a link is free, a frame is at its end) are processed when this machine's clock has passed
+their time, with their own time as "now": a late loop catches up, and rates are held exactly.
 """
 
 from errno import EAGAIN, ECONNREFUSED, EINTR, EINVAL, EIO, EMSGSIZE
@@ -70,16 +70,17 @@ from p4switch.native.memory import (
     types,
 )
 
-# Memory of the real-time loop; the rest is that of the virtual one (`network/virtual/records.py`).
+# Memory of the real-time loop, in addition to that of the virtual one (`network/virtual/records.py`).
 #
-# A world of the virtual fabric has a link for each direction between two nodes. In real time a link begins at a port
-# of ours and ends in the kernel: a frame that has "arrived" at its end is handed to the port's socket. Rates, delays
+# A world of the virtual fabric has a link for each direction between two nodes. In real time a link begins at one of
+# our ports and ends in the kernel: a frame that has "arrived" at its end is handed to the port's socket. Rates, delays
 # and faults of our ports are thus those of the virtual fabric's links, on the clock of this machine.
 
 
-# More of the C library for compiled code (`p4switch/native/memory.py` has the rest), and memory that others write.
+# More C library functions for compiled code (`p4switch/native/memory.py` has the rest), and memory shared with the
+# kernel.
 #
-# Pointers travel as int64. Every function returns what its manual page says.
+# Pointers are passed as int64. Every function returns the value given in its manual page.
 
 
 getsockopt: Any = external("getsockopt", "int32", "int32", "int32", "int32", "int64", "int64")
@@ -96,7 +97,7 @@ SO_ERROR: Final = 4
 
 @intrinsic
 def load_status(typingctx: Any, address: Any) -> Any:
-    """The uint32 at an address that the kernel writes, as int64; what it wrote before is seen too."""
+    """Load the uint32 at an address that the kernel writes, as int64; its earlier writes are visible, too."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = builder.inttoptr(args[0], ir.IntType(32).as_pointer())
@@ -107,7 +108,7 @@ def load_status(typingctx: Any, address: Any) -> Any:
 
 @intrinsic
 def store_status(typingctx: Any, address: Any, value: Any) -> Any:
-    """Stores a uint32 that the kernel reads; it sees what was done before."""
+    """Store a uint32 that the kernel reads; earlier writes are visible to it."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = builder.inttoptr(args[0], ir.IntType(32).as_pointer())
@@ -118,26 +119,26 @@ def store_status(typingctx: Any, address: Any, value: Any) -> Any:
 
 
 BATCH: Final = 64
-"""frames that one system call sends, and that a ring may bring in before the next port's turn"""
+"""Frames that one system call sends, and that a ring may deliver before the next port's turn."""
 MESSAGES: Final = 16
-"""that one system call receives, each perhaps of many datagrams"""
+"""Messages that one system call receives, each possibly of many datagrams."""
 
-# Why the loop went back to Python.
+# Reasons why the loop returned to Python.
 STOPPED: Final = 0
 FULL: Final = 1
-"""a pool, or a buffer of what is written down for Python"""
+"""A pool, or a buffer of records for Python, is full."""
 MOVED: Final = 2
-"""the memory of the world was replaced while it was held"""
+"""The memory of the world was replaced during a pause."""
 
 RING: Final = 0
-"""a packet socket that receives through a memory-mapped ring"""
+"""Kind of a packet socket that receives through a memory-mapped ring."""
 DATAGRAMS: Final = 1
-"""a socket whose messages are frames"""
+"""Kind of a socket whose messages are frames."""
 
 BLOCKED: Final = 1
-"""of a port: its socket is full"""
+"""State of a port: its socket is full."""
 WRITABLE: Final = 2
-"""it was, and the kernel says that it takes frames again"""
+"""State of a port: its socket was full, and the kernel reports that it takes frames again."""
 
 PORT_COUNTERS: Final = (
     "received_frames",
@@ -147,7 +148,7 @@ PORT_COUNTERS: Final = (
     "received_resend_frames",
     "received_resend_bytes",
     "oversize",  # longer than max_frame, or shorter than an Ethernet header
-    "unprogrammed",  # came while the switch had no program
+    "unprogrammed",  # received while the switch had no program
     "send_failures",
     "waits",  # times that the socket was full
 )
@@ -162,10 +163,10 @@ PORT: Final = _integers(
     "kind",
     "node",
     "number",
-    "link",  # that leaves by it
-    "relay",  # of a node that is no switch: the link by which it passes frames on
-    "tap",  # capture of what comes in, or NONE
-    "ring",  # address, frames in it, bytes of each, next one to look at
+    "link",  # link that leaves by it
+    "relay",  # for a node that is no switch: the link by which it passes frames on
+    "tap",  # capture of received frames, or NONE
+    "ring",  # address, frames in it, bytes of each, index of the next one
     "ring_frames",
     "ring_bytes",
     "ring_next",
@@ -173,10 +174,10 @@ PORT: Final = _integers(
     "send_head",  # frames on their way into the socket, chained
     "send_tail",
     "send_count",
-    "dirty",  # is in the list of ports with such frames
-    "blocked",  # the socket takes no more for now
-    "wake_due",  # when it was blocked, an event to wake its link was under way
-    "refused",  # the latest attempt to send met a peer that was not there
+    "dirty",  # whether it is in the list of ports with such frames
+    "blocked",  # whether the socket is full
+    "wake_due",  # whether an event to wake its link was pending when it was blocked
+    "refused",  # whether the latest attempt to send found no peer
     "segments",  # datagrams that its socket sends as one
     *PORT_COUNTERS,
 )
@@ -185,18 +186,18 @@ MACHINE: Final = _integers(
     "ports",
     "port_count",
     "polls",  # one for each port, then one for the wake-up
-    "polled",  # ports that only a system call can tell of: datagram sockets and blocked ones
+    "polled",  # ports that need a system call to check: datagram sockets and blocked ones
     "dirty",  # indices of ports with frames to send
     "dirty_count",
     "sending",  # BATCH messages, their vectors and control messages
     "sending_vectors",
     "sending_controls",
-    "receiving",  # MESSAGES of them and their buffers; those received and not yet processed
+    "receiving",  # MESSAGES of them and their buffers; below, those received and not yet processed
     "inbox",
     "inbox_cell",
     "pending_port",
     "pending_next",
-    "pending_offset",  # bytes of the next one that are processed
+    "pending_offset",  # processed bytes of the next one
     "pending_end",
     "time",  # address of a timespec
     "epoch_ns",  # CLOCK_MONOTONIC when the clock of the world was 0
@@ -205,7 +206,7 @@ MACHINE: Final = _integers(
     "wake_fd",
     "parked_fd",
     "resume_fd",
-    "notice_fd",  # told when there is something new for the controller
+    "notice_fd",  # signalled when there is something new for the controller
     "noticed",
     "sleeps",
 )
@@ -219,7 +220,7 @@ TPACKET: Final = np.dtype(
     },
     align=True,
 )
-"""struct tpacket2_hdr (linux/if_packet.h) behind its status word"""
+"""struct tpacket2_hdr (linux/if_packet.h) after its status word."""
 
 # CONTROL: words that Python writes while the loop runs.
 STOP: Final = 0
@@ -235,11 +236,11 @@ poll_at = record_at(POLLFD)
 time_at = record_at(TIMESPEC)
 
 
-# Time, waiting, and being held: what the loop does between frames.
+# Time, waiting and pauses of the loop between frames.
 
 
 _LONGEST_NS: Final = 3600 * NS_PER_S
-"""without anything to wait for; a wake-up comes earlier"""
+"""Longest wait without events; a wake-up ends it earlier."""
 _WORD: Final = 8
 _POLLFD_BYTES: Final = POLLFD.itemsize
 _CONTROL_BYTES: Final = CONTROL.itemsize
@@ -247,13 +248,13 @@ _CONTROL_BYTES: Final = CONTROL.itemsize
 
 @kernel
 def clock_ps(m: Any) -> int:
-    """Picoseconds since the loop's epoch."""
+    """Return the picoseconds since the loop's epoch."""
     return (clock_ns(m.time) - m.epoch_ns) * PS_PER_NS  # type: ignore[no-any-return]
 
 
 @kernel
 def asked(m: Any, word: int) -> bool:
-    """Whether Python asks for what a word of CONTROL stands for."""
+    """Return whether Python has set a word of CONTROL."""
     return atomic_load(m.control, word) != 0  # type: ignore[no-any-return]
 
 
@@ -266,7 +267,7 @@ def signal(fd: int, word: int) -> None:
 
 @kernel
 def hold(m: Any) -> None:
-    """Stand still as long as Python wants it to: nothing of the world is touched meanwhile."""
+    """Pause for as long as Python asks for it, without touching the world."""
     if asked(m, PAUSE):
         signal(m.parked_fd, m.time)
         while read(m.resume_fd, m.time, _WORD) != _WORD:
@@ -275,20 +276,20 @@ def hold(m: Any) -> None:
 
 @kernel
 def _clear_error(m: Any, fd: int) -> None:
-    """Take a socket's pending error, or poll would go on telling of it: of an interface that went down, for one."""
+    """Clear a socket's pending error, such as that of an interface that went down, or poll would report it again."""
     time_at(m.time, 0).seconds = 4  # bytes of an int; the value goes to the upper half of the timespec
     getsockopt(fd, SOL_SOCKET, SO_ERROR, m.time + _WORD, m.time)
 
 
 @kernel
 def rest(m: Any) -> None:
-    """Let frames gather for a while: moving many at once costs the processor a fraction of moving each as it comes."""
+    """Let frames gather for a while: moving many at once costs a fraction of moving each as it comes."""
     poll(m.polls + m.port_count * _POLLFD_BYTES, 1, m.rest_ns, m.time)
 
 
 @kernel
 def poll_ports(w: Any, m: Any, until_ps: int) -> None:
-    """Ask the kernel which ports have something, and wait for that until ``until_ps`` at most (0: do not wait)."""
+    """Poll the ports, and wait for events until ``until_ps`` at most (0: do not wait)."""
     wait_ns = _LONGEST_NS
     if until_ps == 0:
         wait_ns = 0
@@ -308,7 +309,7 @@ def poll_ports(w: Any, m: Any, until_ps: int) -> None:
         read(m.wake_fd, m.time, _WORD)
 
 
-# Frames that leave: from the end of their link into the port's socket, in batches.
+# Sent frames: from the end of their link into the port's socket, in batches.
 
 
 _NEVER: Final = np.int64(NEVER)
@@ -316,7 +317,7 @@ _NEVER: Final = np.int64(NEVER)
 
 @kernel
 def _take_sent(w: Any, port: Any) -> None:
-    """The first frame of the chain is the kernel's, or lost."""
+    """Remove and free the first frame of the chain, which the kernel has taken or which is lost."""
     frame_index = port.send_head
     port.send_head = frame_at(w.frames, frame_index).next
     port.send_count -= 1
@@ -325,7 +326,7 @@ def _take_sent(w: Any, port: Any) -> None:
 
 @kernel
 def _block(w: Any, m: Any, port_index: int) -> None:
-    """The socket is full: until it is not, nothing leaves the port's queues."""
+    """Block a port whose socket is full: nothing leaves its queues until `unblock`."""
     port = port_at(m.ports, port_index)
     link = link_at(w.links, port.link)
     port.blocked = BLOCKED
@@ -334,12 +335,12 @@ def _block(w: Any, m: Any, port_index: int) -> None:
     m.polled += 1
     poll_at(m.polls, port_index).events = POLLIN | POLLOUT
     link.free_at = _NEVER
-    link.waking = 1  # no event wakes it: unblock does
+    link.waking = 1  # wakes only by unblock, not by an event
 
 
 @kernel
 def unblock(w: Any, m: Any, port_index: int) -> None:
-    """The socket takes frames again."""
+    """Unblock a port whose socket takes frames again."""
     port = port_at(m.ports, port_index)
     link = link_at(w.links, port.link)
     port.blocked = 0
@@ -354,7 +355,7 @@ def unblock(w: Any, m: Any, port_index: int) -> None:
 
 @kernel
 def flush(w: Any, m: Any, port_index: int) -> None:
-    """Give the port's frames to its socket, as far as it takes them."""
+    """Send the port's frames to its socket, as many as it takes."""
     port = port_at(m.ports, port_index)
     link = link_at(w.links, port.link)
     while port.send_count > 0 and port.blocked == 0:
@@ -379,9 +380,9 @@ def flush(w: Any, m: Any, port_index: int) -> None:
         if reason == EAGAIN:
             _block(w, m, port_index)
         elif port.segments > 1 and reason in (EINVAL, EIO, EMSGSIZE):
-            port.segments = 1  # the way there takes datagrams one by one only
+            port.segments = 1  # the path there takes datagrams only one by one
         elif reason == ECONNREFUSED and port.kind == DATAGRAMS and port.refused == 0:
-            port.refused = 1  # that was about an earlier frame
+            port.refused = 1  # that error was about an earlier frame
         elif reason != EINTR:
             port.refused = 0
             port.send_failures += 1
@@ -390,7 +391,7 @@ def flush(w: Any, m: Any, port_index: int) -> None:
 
 @kernel
 def emit(w: Any, m: Any, port_index: int, frame_index: int) -> None:
-    """Chain a frame that is at the end of its port's link for the socket."""
+    """Append a frame at the end of its port's link to the chain for the socket."""
     port = port_at(m.ports, port_index)
     frame_at(w.frames, frame_index).next = -1
     if port.send_count == 0:
@@ -404,12 +405,12 @@ def emit(w: Any, m: Any, port_index: int, frame_index: int) -> None:
         cell_at(m.dirty, m.dirty_count).value = port_index
         m.dirty_count += 1
     if port.send_count >= BATCH:
-        flush(w, m, port_index)  # what the socket does not take shall wait in the queues
+        flush(w, m, port_index)  # frames that the socket does not take wait in the queues
 
 
 @kernel
 def flush_all(w: Any, m: Any) -> None:
-    """Give every port's frames to its socket."""
+    """Send every port's frames to its socket."""
     for place in range(m.dirty_count):
         port_index = cell_at(m.dirty, place).value
         port_at(m.ports, port_index).dirty = 0
@@ -417,27 +418,27 @@ def flush_all(w: Any, m: Any) -> None:
     m.dirty_count = 0
 
 
-# Frames that come in: from a packet ring or a datagram socket into the switch.
+# Received frames: from a packet ring or a datagram socket into the switch.
 
 
 ETHERNET_BYTES: Final = 14
 _TICK_PS: Final = 1000
-"""frames of one batch are a nanosecond apart"""
+"""Time between frames of one batch, picoseconds."""
 _OF_KERNEL: Final = np.int64(0)
 _OF_USER: Final = 1
 _NO_CHECKSUM: Final = 8
 _VLAN: Final = 0x10
 _VLAN_TPID: Final = 0x40
 _MOST_WAITING: Final = 1024
-"""frames of a relay that wait for a full socket"""
+"""Most frames of a relay that wait for a full socket."""
 _DOT1Q: Final = np.int64(0x8100)
 _TOO_LONG: Final = np.int64(1 << 16)
-"""stands for the length of a frame of which only a part was received"""
+"""Length that stands for a frame of which only a part was received."""
 
 
 @kernel
 def enter(w: Any, m: Any, port_index: int, address: int, length: int) -> None:
-    """Take in a frame from a port."""
+    """Process a frame received at a port."""
     port = port_at(m.ports, port_index)
     w.now += _TICK_PS
     port.received_frames += 1
@@ -476,7 +477,7 @@ def enter(w: Any, m: Any, port_index: int, address: int, length: int) -> None:
 
 @kernel
 def _restore_tag(address: int, tci: int, tpid: int) -> int:
-    """Put the VLAN tag back that the kernel took out of a frame; the frame's new address (the ring has space)."""
+    """Restore the VLAN tag that the kernel removed; return the frame's new address (the ring has space)."""
     begin = address - 4
     for place in range(12):
         store_u8(begin, place, np.uint8(byte_at(address, place)))
@@ -491,7 +492,7 @@ def _restore_tag(address: int, tci: int, tpid: int) -> int:
 def finish_checksum(address: int, length: int) -> None:
     """Complete the TCP or UDP checksum that a sender on this machine left to its interface.
 
-    The field holds the sum over the pseudo-header already (Linux, Documentation/networking/checksum-offloads).
+    The field already holds the sum over the pseudo-header (Linux, Documentation/networking/checksum-offloads).
     """
     if length < 34 or byte_at(address, 12) != 8 or byte_at(address, 13) != 0 or byte_at(address, 14) >> 4 != 4:
         return
@@ -522,7 +523,7 @@ def finish_checksum(address: int, length: int) -> None:
 
 @kernel
 def _from_ring(w: Any, m: Any, port_index: int, status: int, header: int) -> None:
-    """Take in one slot of a ring, which the kernel has filled."""
+    """Process one slot of a ring, which the kernel has filled."""
     packet = tpacket_at(header, 0)
     length = np.int64(packet.captured)
     address = header + np.int64(packet.mac)
@@ -539,7 +540,7 @@ def _from_ring(w: Any, m: Any, port_index: int, status: int, header: int) -> Non
 
 @kernel
 def receive_ring(w: Any, m: Any, port_index: int) -> int:
-    """Take in up to BATCH frames of a packet ring; how many, or -1: there is no space for the next one."""
+    """Process up to BATCH frames of a packet ring; return how many, or -1 if there is no space for the next one."""
     port = port_at(m.ports, port_index)
     count = 0
     while count < BATCH:
@@ -558,7 +559,7 @@ def receive_ring(w: Any, m: Any, port_index: int) -> int:
 
 @kernel
 def take_pending(w: Any, m: Any) -> bool:
-    """Take in the datagrams that were received; False: there is no space for the next one."""
+    """Process the received datagrams; return False if there is no space for the next one."""
     while m.pending_next < m.pending_end:
         place = m.pending_next
         message = message_at(m.receiving, place)
@@ -583,7 +584,7 @@ def take_pending(w: Any, m: Any) -> bool:
 
 @kernel
 def receive_datagrams(w: Any, m: Any, port_index: int) -> int:
-    """Take in datagrams of up to MESSAGES; how many of these, or -1: there is no space for the next one."""
+    """Receive and process up to MESSAGES messages; return how many, or -1 if there is no space for a datagram."""
     port = port_at(m.ports, port_index)
     received = recvmmsg(port.fd, m.receiving, MESSAGES, MSG_DONTWAIT, 0)
     if received < MESSAGES:
@@ -601,7 +602,7 @@ _NOW: Final = np.int64(0)
 
 @kernel
 def _leave(w: Any, m: Any, frame_index: int) -> None:
-    """Hand a frame at the end of its link to its port's socket, unless it was damaged."""
+    """Pass a frame at the end of its link to its port's socket, unless it was damaged."""
     frame = frame_at(w.frames, frame_index)
     link = link_at(w.links, frame.link)
     if frame.damaged != 0:
@@ -628,7 +629,7 @@ def _link_free(w: Any, m: Any, link_index: int) -> None:
 
 @kernel
 def run_due(w: Any, m: Any) -> bool:
-    """Let everything happen whose time has come; False: there is no space for it."""
+    """Process all events that are due; return False if there is no space for one."""
     wall = w.now
     while w.heap_size > 0:
         event = event_at(w.heap, 0)
@@ -658,7 +659,7 @@ def run_due(w: Any, m: Any) -> bool:
 
 @kernel
 def _receive(w: Any, m: Any) -> int:
-    """Give every port its turn: how many frames came in, or -1: there is no space."""
+    """Give every port its turn; return how many frames or messages came in, or -1 if there is no space."""
     total = 0
     for index in range(m.port_count):
         port = port_at(m.ports, index)
@@ -680,7 +681,7 @@ def _receive(w: Any, m: Any) -> int:
 
 @entry(WORLD, MACHINE)
 def drive(worlds: Any, machines: Any) -> int:
-    """Carry frames until there is a reason to go back to Python; one of those in `records.py`."""
+    """Carry frames until there is a reason to return to Python; return STOPPED, FULL or MOVED."""
     w = worlds[0]
     m = machines[0]
     busy = False

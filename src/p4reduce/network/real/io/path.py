@@ -1,4 +1,4 @@
-"""A data path: the thread that runs the compiled loop, and the memory that it works on."""
+"""A data path: the thread that runs the compiled loop, and its memory."""
 
 import contextlib
 import errno
@@ -69,13 +69,13 @@ from p4switch.native.memory import (
 )
 from p4switch.traffic import Digest
 
-# Ports of real-time switches: what a user says of them, and the sockets that they become.
+# Ports of real-time switches: their specifications, and the sockets opened for them.
 
 
 RING_FRAMES: Final = 1024
-"""frames that wait in the kernel for each port"""
+"""Frames that wait in the kernel for each port."""
 SOCKET_BYTES: Final = 4 << 20
-"""of a datagram socket's buffers, each way; the system may allow less"""
+"""Bytes of a datagram socket's buffers, each way; the system may allow less."""
 
 # linux/if_packet.h; Python's socket module lacks most of these.
 _ETH_P_ALL: Final = 0x0003
@@ -89,11 +89,11 @@ _PACKET_IGNORE_OUTGOING: Final = 23
 _PACKET_MR_PROMISC: Final = 1
 _TPACKET_V2: Final = 1
 _RING_HEADER: Final = 128
-"""more than the kernel puts before a frame in its slot"""
+"""Bytes of a slot reserved for the kernel's header, more than it needs."""
 _BLOCK_BYTES: Final = 1 << 16
 _SIOCGIFMTU: Final = 0x8921
 _BEYOND_MTU: Final = 18
-"""of a frame's bytes: Ethernet header and VLAN tag"""
+"""Bytes of a frame beyond the MTU: Ethernet header and VLAN tag."""
 _SO_RCVBUFFORCE: Final = 33
 _SO_SNDBUFFORCE: Final = 32
 _SO_MEMINFO: Final = 55
@@ -105,7 +105,7 @@ _MEMINFO_DROPS: Final = 8
 class Veth:
     """A network interface, most often one end of a veth pair, in the network namespace of this process.
 
-    ``shaped``: what leaves goes through the interface's queueing discipline, which is bypassed otherwise.
+    ``shaped``: sent frames go through the interface's queueing discipline, which is bypassed otherwise.
     """
 
     interface: str
@@ -117,7 +117,7 @@ class Veth:
 
 @dataclass(frozen=True, slots=True)
 class Udp:
-    """A UDP socket, one Ethernet frame in each datagram: without root, or between two machines.
+    """A UDP socket, one Ethernet frame in each datagram, for use without root or between two machines.
 
     ``local``, ``remote``: (IP address, UDP port); local port 0 takes a free one.
     """
@@ -133,10 +133,10 @@ PortSpec: TypeAlias = Veth | Udp
 
 
 class OpenPort:
-    """A port's socket, and its ring where it has one."""
+    """Socket of a port, and its ring if it has one."""
 
     def __init__(self, name: str, spec: PortSpec, max_frame: int) -> None:
-        """Open a port; ``name`` is for messages. Raises `FabricError` where the system refuses."""
+        """Open a port; ``name`` is for messages. Raises `FabricError` if the system refuses."""
         self.spec = spec
         self.ring: NDArray[np.uint8] | None = None
         self.ring_bytes = 0
@@ -167,7 +167,7 @@ class OpenPort:
         packet_socket.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
         if not spec.shaped:
             packet_socket.setsockopt(_SOL_PACKET, _PACKET_QDISC_BYPASS, 1)
-        # A slot holds what the interface may bring, not what a switch may take: that would be 16 MB for every port.
+        # A slot holds the longest frame of the interface, not that of a switch, which would take 16 MB for every port.
         longest = min(max_frame, _mtu(packet_socket, spec.interface) + _BEYOND_MTU)
         self.ring_bytes = 1 << (longest + _RING_HEADER - 1).bit_length()
         blocks = RING_FRAMES * self.ring_bytes // _BLOCK_BYTES
@@ -187,16 +187,16 @@ class OpenPort:
                 self.socket.setsockopt(socket.SOL_SOCKET, forced, SOCKET_BYTES)
             except PermissionError:
                 self.socket.setsockopt(socket.SOL_SOCKET, plain, SOCKET_BYTES)
-        with contextlib.suppress(OSError):  # an older kernel brings datagrams one by one
+        with contextlib.suppress(OSError):  # older kernels deliver datagrams one by one
             self.socket.setsockopt(SOL_UDP, UDP_GRO, 1)
         self.socket.bind(spec.local)
         self.socket.connect(spec.remote)
         drop_waiting(self.socket)
 
     def dropped(self) -> int:
-        """Frames so far that found the ring or the socket's buffer full."""
+        """Return the frames so far that found the ring or the socket's buffer full."""
         if self.ring is not None:
-            # Reading it sets the kernel's own count to 0.
+            # Reading this option sets the kernel's count to 0.
             self._dropped += struct.unpack("II", self.socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))[1]
         elif self.socket.fileno() >= 0:
             info = self.socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 4 * _MEMINFO_WORDS)
@@ -245,7 +245,7 @@ def _why(name: str, spec: PortSpec, error: OSError | ValueError) -> str:
 _LOG = logging.getLogger(__name__)
 
 ADDRESSES: Final = 65534
-"""nodes of each kind that an address can name: incidents tell of hosts from 0 on, of switches from ADDRESSES on"""
+"""Nodes of each kind that an address can name: incidents number hosts from 0 on, switches from ADDRESSES on."""
 PAUSE_DEADLINE_S: Final = 30.0
 _LOOK_S: Final = 0.05
 _MEMORY_BYTES: Final = 1 << 30
@@ -255,11 +255,11 @@ _MEMORY_BYTES: Final = 1 << 30
 class PortPlan:
     """One port of a data path.
 
-    node, number : of whom it is; number: as the P4 program knows it.
-    relay : None; or, for a node that is no switch, the place of the port by which it passes frames on.
+    node, number : its node, and its number in the P4 program.
+    relay : None; for a node that is no switch, the place of the port by which it passes frames on.
     rate_bps : 0: as fast as the socket takes frames.
-    delay_ps : between the last bit's leaving the queue and the socket.
-    draws : the number of its stream of random draws.
+    delay_ps : from the last bit's leaving the queue to the socket.
+    draws : number of its stream of random draws.
     """
 
     node: int
@@ -273,8 +273,10 @@ class PortPlan:
 
 
 class DataPath:
-    """Ports and nodes that one thread drives. Other threads may touch ``links``, ``nodes``, ``ports`` only while it is
-    paused or stopped; reading a counter at any time is harmless.
+    """Ports and nodes that one thread drives.
+
+    Other threads may touch ``links``, ``nodes``, ``ports`` only while it is paused or stopped; reading a counter is
+    always harmless.
     """
 
     def __init__(
@@ -290,7 +292,7 @@ class DataPath:
         rest_us: int,
         packet_in_limit: int,
     ) -> None:
-        """Lay out the memory; `start` begins to carry frames. ``nodes`` that ports relay for are no switches."""
+        """Lay out the memory; `start` begins to carry frames. ``nodes`` with relaying ports are no switches."""
         self.name = name
         self.node_names = tuple(nodes)
         self._plans = tuple(ports)
@@ -409,7 +411,7 @@ class DataPath:
         self.machine[0]["dirty_count"] = 0
 
     def _make_memory(self) -> Memory:
-        """Pools that fit the devices; what was in queues and on links is gone."""
+        """Make pools that fit the devices; frames in queues and on links are dropped."""
         self._clear()
         shorter = MAX_FRAME_BYTES - self._max_frame
         devices = self._devices.values()
@@ -441,7 +443,7 @@ class DataPath:
     def start(self) -> None:
         """Begin to carry frames."""
         self.control[STOP] = 1
-        drive(self._memory.world, self.machine)  # compiles it, so that the first frame need not wait for that
+        drive(self._memory.world, self.machine)  # compiles it, so that the first frame need not wait
         self.control[STOP] = 0
         self._thread = threading.Thread(target=self._run, name=f"{self.name} data path", daemon=True)
         self._thread.start()
@@ -452,7 +454,7 @@ class DataPath:
                 if reason == FULL:
                     self._memory.make_space()
                     self.drain()
-                    os.eventfd_write(self.notice, 1)  # wakes the reader of what was drained
+                    os.eventfd_write(self.notice, 1)  # wakes the reader of the drained records
                 else:
                     self.control[MOVE] = 0
         except BaseException as error:
@@ -460,7 +462,7 @@ class DataPath:
             self._failure = error
 
     def stop(self) -> None:
-        """Stop carrying frames, wait for the thread, and take over what it wrote down."""
+        """Stop carrying frames, wait for the thread, and drain its records."""
         self.control[STOP] = 1
         if self._thread is not None:
             os.eventfd_write(self._wake, 1)
@@ -469,7 +471,7 @@ class DataPath:
             self.drain()
 
     def close(self) -> None:
-        """Give back what the system lent; `stop` comes first."""
+        """Close the file descriptors and capture files; `stop` comes first."""
         for fd in (self._wake, self._parked, self._resume, self.notice):
             os.close(fd)
         self.recordings.close()
@@ -480,7 +482,7 @@ class DataPath:
         return self._thread is not None and self._thread.is_alive()
 
     def cpu_s(self) -> float:
-        """Processor time that the thread has used so far, seconds; 0 when it does not run."""
+        """Return the processor time that the thread has used so far, seconds; 0 when it does not run."""
         if self._thread is None or self._thread.ident is None or not self._thread.is_alive():
             return 0.0
         return time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident))
@@ -498,7 +500,7 @@ class DataPath:
             self._paused = True
 
     def await_pause(self) -> None:
-        """Wait until no frame is under way. Raises `FabricError` after PAUSE_DEADLINE_S."""
+        """Wait until the thread carries no frame. Raises `FabricError` after PAUSE_DEADLINE_S."""
         if not self._paused:
             return
         deadline = time.monotonic() + PAUSE_DEADLINE_S
@@ -509,7 +511,7 @@ class DataPath:
                 self._paused = False
                 return
             if time.monotonic() > deadline:
-                # Where the loop stands is not known any more: it ends as soon as it looks.
+                # The loop's state is not known any more, so make it end at its next check.
                 self._failure = FabricError(f"{self.name}: it did not pause within {PAUSE_DEADLINE_S:g} s")
                 self.control[STOP] = 1
                 self.resume()
@@ -517,7 +519,7 @@ class DataPath:
         os.eventfd_read(self._parked)
 
     def resume(self) -> None:
-        """End a pause; the tables of the devices may have moved in it."""
+        """End a pause, in which the devices' tables may have moved."""
         if self._paused:
             self._paused = False
             self._refresh_shadows()
@@ -527,7 +529,7 @@ class DataPath:
     # --- while it is paused
 
     def set_device(self, node: int, device: SwitchDevice | None) -> None:
-        """Run another program at a node, or none; what waits in its queues is dropped."""
+        """Run another program at a node, or none; frames in its queues are dropped."""
         record = self.nodes[node]
         if device is None:
             self._devices.pop(node, None)
@@ -568,14 +570,14 @@ class DataPath:
         add_event(self._memory.world, int(self._memory.world[0]["now"]), place * EVENT_KINDS + ENTRY)
 
     def capture(self, port: int, path: Path) -> None:
-        """Write what passes a port from now on, in both directions, to a pcap file."""
+        """Write the frames that pass a port from now on, in both directions, to a pcap file."""
         if self.ports[port]["tap"] != NONE:
             raise FabricError(f"{path}: this port is captured already")
         tap = self.recordings.open(path)
         self.ports[port]["tap"] = self.links[port]["tap_source"] = tap
 
     def digests(self, node: int) -> list[Digest]:
-        """Take the digests that a node sent."""
+        """Return and clear the digests that a node sent."""
         device = self._devices.get(node)
         waiting = self.recordings.digests(node)
         if device is None or device.detours is None:
@@ -583,7 +585,7 @@ class DataPath:
         return [device.detours.digest(digest.learn_list, digest.kept) for digest in waiting]
 
     def drain(self) -> None:
-        """Take over what the loop wrote down: packets for the controller, captures, incidents."""
+        """Process and clear the loop's records: packets for the controller, captures, incidents."""
         self.recordings.drain()
         self.machine[0]["noticed"] = 0
 

@@ -1,4 +1,4 @@
-"""Hosts and links of the kernel: namespaces without names, veth pairs, shaping, programs in hosts."""
+"""Hosts and links in the kernel: unnamed network namespaces, veth pairs, shaping, programs in hosts."""
 
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ __all__ = [
     "why_not",
 ]
 
-__getattr__ = later(  # folders of runs (state.py) need no network
+__getattr__ = later(  # state.py is imported without a network
     __name__,
     {
         "enter": ("enter_command", "here_command", "is_entered", "join_command"),

@@ -1,11 +1,11 @@
-"""Runs a program in network namespaces: fresh ones, those of a network that stands, or its parent's.
+"""Run a program in network namespaces: fresh ones, those of an existing network, or its parent's.
 
-This file is a module and a script of its own. As a script it needs nothing but the standard library and has one thread,
-because Linux lets only a process with one thread enter a user namespace (user_namespaces(7)), and because what happens
-between fork and exec in a process with threads should be as little as possible: the parent forks and executes this.
+This file is both a module and a script. As a script it needs only the standard library and has one thread, because
+Linux lets only a single-threaded process enter a user namespace (user_namespaces(7)), and because a process with
+threads should do as little as possible between fork and exec: the parent forks and executes this script.
 
-The namespaces have no names: they end with the last process that is in them, so nothing can be left behind. The
-program is killed when the *thread* that started it ends (``PR_SET_PDEATHSIG``, prctl(2)), unless it may outlive it.
+The namespaces have no names: they end with their last process, so nothing can be left behind. The program is killed
+when the *thread* that started it ends (``PR_SET_PDEATHSIG``, prctl(2)), unless it may outlive it.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from typing import Final, NoReturn
 CLONE_NEWUSER: Final = 0x10000000
 CLONE_NEWNET: Final = 0x40000000
 ENTERED: Final = "P4REDUCE_ENTERED"
-"""Environment variable of what runs in namespaces of ours: the identity of its network namespace."""
+"""Environment variable of programs in namespaces made here: the identity of their network namespace."""
 EXIT_CANNOT: Final = 125
 """Exit code when the namespaces could not be entered; 127 when the program could not be started."""
 _EXIT_NO_PROGRAM: Final = 127
@@ -31,22 +31,22 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def unshare(flags: int) -> None:
-    """Give the calling thread new namespaces (unshare(2)); ``OSError`` when it may not."""
+    """Give the calling thread new namespaces (unshare(2)); raise ``OSError`` without permission."""
     _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
 
 
 def setns(descriptor: int, kind: int) -> None:
-    """Move the calling thread into the namespace behind a file descriptor (setns(2)); ``OSError`` when it may not."""
+    """Move the calling thread into the namespace of a descriptor (setns(2)); raise ``OSError`` without permission."""
     _check(_libc.setns(ctypes.c_int(descriptor), ctypes.c_int(kind)), "setns")
 
 
 def identity(path: str = _OWN_NET) -> str:
-    """Which network namespace a path of /proc stands for, such as 'net:[4026531840]'."""
+    """Return the identity of the network namespace behind a path of /proc, such as 'net:[4026531840]'."""
     return str(Path(path).readlink())
 
 
 def enter_command(argv: Sequence[str], *, outlive: bool = False) -> list[str]:
-    """The command that runs ``argv`` in fresh namespaces.
+    """Return the command that runs ``argv`` in fresh namespaces.
 
     Without the right to make a network namespace (root), it makes a user namespace first, in which the user is root.
     ``argv`` dies with the calling thread, unless it may ``outlive`` it.
@@ -55,20 +55,20 @@ def enter_command(argv: Sequence[str], *, outlive: bool = False) -> list[str]:
 
 
 def join_command(argv: Sequence[str], net: str, *, user: str | None = None, outlive: bool = False) -> list[str]:
-    """The command that runs ``argv`` in the network namespace ``net``, a path as /proc/PID/fd/N or /proc/PID/ns/net.
+    """Return the command that runs ``argv`` in network namespace ``net`` (/proc/PID/fd/N or /proc/PID/ns/net).
 
-    ``user`` is the path of the user namespace that owns it, where the caller is not in it yet.
+    ``user`` is the path of the user namespace that owns it, if the caller is not in it yet.
     """
     return [*_this(outlive=outlive), "join", net, *([user] if user else []), "--", *argv]
 
 
 def here_command(argv: Sequence[str]) -> list[str]:
-    """The command that runs ``argv`` where the caller is, and lets it die with the calling thread."""
+    """Return the command that runs ``argv`` in the caller's namespaces, and kills it when the calling thread ends."""
     return [*_this(outlive=False), "here", "--", *argv]
 
 
 def is_entered() -> bool:
-    """Whether this process is in a network namespace that :func:`enter_command` made."""
+    """Return whether this process is in a network namespace that :func:`enter_command` made."""
     return os.environ.get(ENTERED) == identity()
 
 
@@ -104,7 +104,7 @@ def _join(net: str, user: str | None = None) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """To be called last: a change of rights would forget it."""
+    """Have the kernel kill this process when its parent ends; call this last, because a change of rights resets it."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     if os.getppid() != parent:
         print("p4reduce: not started: the process that asked for it has ended", file=sys.stderr)
@@ -112,7 +112,7 @@ def _die_with(parent: int) -> None:
 
 
 def main(argv: Sequence[str]) -> NoReturn:
-    """``PARENT new|here -- program…`` or ``PARENT join NET [USER] -- program…``; never returns."""
+    """Run ``PARENT new|here -- program…`` or ``PARENT join NET [USER] -- program…``; never return."""
     cut = argv.index("--")
     (parent, mode, *paths), program = argv[:cut], argv[cut + 1 :]
     try:

@@ -1,4 +1,4 @@
-"""Network namespaces without a process: a file descriptor keeps each alive, so it ends with this process."""
+"""Network namespaces without a process: a file descriptor keeps each alive, so they end with this process."""
 
 import contextlib
 import functools
@@ -21,7 +21,7 @@ _OF_THREAD: Final = "/proc/thread-self/ns/net"
 
 
 def new_namespace() -> int:
-    """A file descriptor that holds a new network namespace; close it to let the namespace go."""
+    """Make a network namespace; return the file descriptor that keeps it alive until it is closed."""
 
     def make() -> int:
         unshare(CLONE_NEWNET)
@@ -31,9 +31,9 @@ def new_namespace() -> int:
 
 
 def inside(namespace: int, work: Callable[[], T]) -> T:
-    """Do ``work`` inside a namespace and return what it returns.
+    """Run ``work`` inside a namespace and return its result.
 
-    A thread of its own enters: sockets that it opens, netlink's too, stay in that namespace for good.
+    A separate thread enters the namespace; sockets that it opens, netlink's too, stay there for good.
     """
 
     def enter_and_work() -> T:
@@ -61,7 +61,7 @@ def _in_thread(work: Callable[[], T]) -> T:
     return results[0]
 
 
-# Whether this machine lets us build networks, found out by building the smallest one in a process of its own.
+# Check whether this machine allows networks to be built, by building the smallest one in a separate process.
 
 
 TIMEOUT_S: Final = 60
@@ -70,7 +70,7 @@ _TRY: Final = "from pyroute2 import IPRoute; IPRoute().link('add', ifname='one',
 
 @functools.cache
 def why_not() -> str | None:
-    """The reason why no network can be built here, with the fix; None when it can."""
+    """Return the reason why no network can be built here, with the fix; None if it can."""
     command = enter_command([sys.executable, "-c", _TRY])
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
@@ -90,7 +90,7 @@ def why_not() -> str | None:
     return f"network namespaces work, but not veth interfaces ({last}); 'modprobe veth' as root, or another kernel"
 
 
-# Children of a run: started by the main thread, stopped together, their last words read from their logs.
+# Child processes of a run: started by the main thread, stopped together, with their logs' last lines.
 
 
 STOP_DEADLINE_S: Final = 10.0
@@ -100,8 +100,8 @@ _TAIL_BYTES: Final = 16 * 1024
 def start(command: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
     """Start a command of :mod:`~p4reduce.network.real.net.enter`; ``options`` are those of :class:`subprocess.Popen`.
 
-    The kernel kills it when the thread that started it ends, however that happens. So only the main thread may: another
-    one could end long before the run.
+    The kernel kills it when the thread that started it ends, for whatever reason. So only the main thread may call
+    this: any other thread could end long before the run.
     """
     if threading.current_thread() is not threading.main_thread():
         raise RealError("only the main thread starts programs: they die with the thread that started them")
@@ -109,9 +109,9 @@ def start(command: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
 
 
 def stop(processes: "Iterable[subprocess.Popen[Any]]", deadline_s: float = STOP_DEADLINE_S) -> None:
-    """Ask all to end (SIGTERM), kill those that have not after ``deadline_s``, and reap them.
+    """Terminate all (SIGTERM), kill those that have not ended after ``deadline_s``, and reap them.
 
-    One that is stopped goes on, or it would hear of nothing until it is killed.
+    Stopped processes are continued, because otherwise they would not react before they are killed.
     """
     processes = list(processes)
     for process in processes:
@@ -128,7 +128,7 @@ def stop(processes: "Iterable[subprocess.Popen[Any]]", deadline_s: float = STOP_
 
 
 def last_lines(log: Path, count: int = 15) -> str:
-    """The last lines of a log, without empty ones; a short text when there are none."""
+    """Return the last non-empty lines of a log; a short text if there are none."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _TAIL_BYTES))

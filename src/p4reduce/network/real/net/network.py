@@ -1,4 +1,4 @@
-"""A topology in network namespaces: the switches' ends of all links in ours, each host in one of its own."""
+"""A topology in network namespaces: the switches' ends of all links in ours, each host in a separate one."""
 
 import array
 import contextlib
@@ -25,30 +25,30 @@ from p4switch.base.closing import Closable
 if TYPE_CHECKING:
     from pyroute2.netlink.exceptions import NetlinkError
 
-# Interfaces of one network namespace through netlink: veth pairs, addresses, no offloads, shaping.
+# Interfaces of one network namespace through netlink: veth pairs, addresses, disabled offloads, shaping.
 #
-# Every function works in the namespace of the thread that calls it.
+# Every function works in the namespace of the calling thread.
 
 
-# Which interfaces have lost their carrier: the kernel says when something changed, and only then are they read.
+# Detection of interfaces without carrier: the kernel reports changes, and only then are the interfaces read.
 
 
 _RTMGRP_LINK: Final = 1
 _SIOCGIFFLAGS: Final = 0x8913
 _IFF_RUNNING: Final = 0x40
 _REQUEST: Final = struct.Struct("16sH22x")
-"""struct ifreq of netdevice(7): a name, and flags"""
+"""struct ifreq of netdevice(7): a name, and flags."""
 _EVENT_BYTES: Final = 1 << 16
 
 
 class Carriers(Closable):
-    """Watches carriers of interfaces in the namespace of the thread that makes it. Use as a context manager."""
+    """Monitor of interfaces' carriers, in the namespace of the thread that makes it. Use as a context manager."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = set(names)
         self._down: set[str] = set()
         self._events = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
-        self._any = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # through which the kernel is asked
+        self._any = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # socket for the ioctl
         try:
             self._events.bind((0, _RTMGRP_LINK))
         except OSError as error:
@@ -57,11 +57,11 @@ class Carriers(Closable):
 
     @property
     def events(self) -> socket.socket:
-        """Readable when something changed, until :meth:`down` was called."""
+        """Socket that is readable after a change, until :meth:`down` is called."""
         return self._events
 
     def down(self) -> frozenset[str]:
-        """Interfaces that have been without a carrier at some time, or that are gone."""
+        """Return the interfaces that have been without a carrier at any time, or that are gone."""
         if self._changed():
             self._down |= {name for name in self._names - self._down if not self._runs(name)}
         return frozenset(self._down)
@@ -72,7 +72,7 @@ class Carriers(Closable):
         self._any.close()
 
     def _changed(self) -> bool:
-        """Take what the kernel said; when it said more than there was room for, something changed, too."""
+        """Read all pending events; return whether anything changed. An overflow counts as a change."""
         changed = False
         while True:
             try:
@@ -94,7 +94,7 @@ class Carriers(Closable):
 
 MTU: Final = 1500
 MAX_NAME: Final = 15
-"""bytes of an interface's name (IFNAMSIZ without the closing zero)"""
+"""Bytes of an interface's name (IFNAMSIZ without the closing zero)."""
 UP_DEADLINE_S: Final = 30.0
 _POLL_S: Final = 0.002
 _ANY_PORT: Final = 4789
@@ -108,12 +108,12 @@ _OFFLOADS: Final = {
     "GSO": 0x24,
     "GRO": 0x2C,
 }
-"""Commands of ethtool (linux/ethtool.h) that switch something on or off."""
+"""Commands of ethtool (linux/ethtool.h) that switch an offload on or off."""
 
 
 @contextlib.contextmanager
 def netlink() -> Iterator[Any]:
-    """A netlink socket; what the kernel refuses becomes a :class:`RealError`."""
+    """Open a netlink socket; raise :class:`RealError` for the kernel's refusals."""
     from pyroute2 import IPRoute  # noqa: PLC0415  (a fifth of a second, which runs over UDP do not need)
     from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
 
@@ -127,10 +127,10 @@ def netlink() -> Iterator[Any]:
 def add_veth(
     route: Any, index: int, name: str, peer: str, *, peer_namespace: int | None = None, alias: str = "", mtu: int = MTU
 ) -> None:
-    """A veth pair: ``name`` here, ``peer`` here or in another namespace (a file descriptor). Both are down.
+    """Add a veth pair: ``name`` here, ``peer`` here or in another namespace (a file descriptor). Both are down.
 
-    ``index`` is the kernel's number of ``name``. Where it equals that of a peer in another namespace, the kernel takes
-    the two for no pair and notices up to a second late that the link is up.
+    ``index`` is the kernel's number of ``name``. If it equals that of a peer in another namespace, the kernel does not
+    treat the two as a pair and notices up to a second late that the link is up.
     """
     other: dict[str, Any] = {"ifname": peer, "mtu": mtu}
     if peer_namespace is not None:
@@ -139,7 +139,7 @@ def add_veth(
 
 
 VXLAN_BYTES: Final = 36
-"""before a frame: headers of IPv4, UDP and VXLAN"""
+"""Bytes before a frame: headers of IPv4, UDP and VXLAN."""
 ETHERNET_BYTES: Final = 14
 
 
@@ -148,18 +148,18 @@ class Tunnel:
     """One end of a link between two machines: a VXLAN device (RFC 7348) whose only peer is the other end."""
 
     link: int
-    """place of the link in its topology"""
+    """Index of the link in its topology."""
     local: str
-    """IPv4 of this machine"""
+    """IPv4 address of this machine."""
     remote: str
     port: int
-    """UDP, the same at both ends"""
+    """UDP port, the same at both ends."""
     number: int
-    """VXLAN network identifier, 24 bits, of the link alone"""
+    """VXLAN network identifier, 24 bits, unique to the link."""
 
 
 def add_tunnel(route: Any, name: str, tunnel: Tunnel, namespace: int, *, alias: str = "", mtu: int = MTU) -> None:
-    """A VXLAN device in a ``namespace`` (a file descriptor), whose datagrams are of that of the calling thread."""
+    """Add a VXLAN device in a ``namespace`` (a file descriptor); its datagrams use the calling thread's namespace."""
     route.link(
         "add",
         ifname=name,
@@ -176,7 +176,7 @@ def add_tunnel(route: Any, name: str, tunnel: Tunnel, namespace: int, *, alias: 
 
 
 def why_no_tunnels() -> str | None:
-    """The reason why this process can make no VXLAN devices between its network and a namespace of its own, or None."""
+    """Return why this process cannot make VXLAN devices between its network and a new namespace; None if it can."""
     try:
         with netlink() as route, _held(new_namespace()) as namespace:
             add_tunnel(route, "try", Tunnel(0, "127.0.0.1", "127.0.0.2", _ANY_PORT, 1), namespace)
@@ -202,7 +202,7 @@ def _held(descriptor: int) -> Iterator[int]:
 def bring_up(route: Any, name: str, *, mac: str | None = None) -> int:
     """Switch an interface on, its offloads off, and return its index.
 
-    Offloads would show a switch segments of 64 kB and packets without checksums: nothing that a link carries.
+    Offloads would show a switch segments of 64 kB and packets without checksums, which no link carries.
     """
     index = index_of(route, name)
     _no_offloads(name)
@@ -211,9 +211,9 @@ def bring_up(route: Any, name: str, *, mac: str | None = None) -> int:
 
 
 def wait_until_up(route: Any) -> None:
-    """Wait until every interface of this namespace carries frames; before, the kernel drops what is sent.
+    """Wait until every interface of this namespace carries frames; before, the kernel drops frames that are sent.
 
-    A carrier is there at once, but the kernel acts on it a little later: that is what the operational state shows.
+    The carrier is there at once, but the kernel acts on it a little later, as the operational state shows.
     """
     deadline = time.monotonic() + UP_DEADLINE_S
     while waiting := [name for link in route.get_links() if (name := _not_ready(link))]:
@@ -223,16 +223,16 @@ def wait_until_up(route: Any) -> None:
 
 
 def _not_ready(link: Any) -> str | None:
-    """The name of an interface that was brought up and does not work yet."""
+    """Return the name of an interface that was brought up and does not work yet; None if it works."""
     name = str(link.get_attr("IFLA_IFNAME"))
     ready = link["state"] != "up" or name == "lo" or link.get_attr("IFLA_OPERSTATE") == "UP"
     about = link.get_attr("IFLA_LINKINFO")
-    tunnel = about is not None and about.get_attr("IFLA_INFO_KIND") == "vxlan"  # which the kernel has no state of
+    tunnel = about is not None and about.get_attr("IFLA_INFO_KIND") == "vxlan"  # the kernel reports no state of tunnels
     return None if ready or tunnel else name
 
 
 def index_of(route: Any, name: str) -> int:
-    """The kernel's number of an interface."""
+    """Return the kernel's number of an interface."""
     numbers = route.link_lookup(ifname=name)
     if not numbers:
         raise RealError(f"there is no interface {name!r}")
@@ -240,7 +240,7 @@ def index_of(route: Any, name: str) -> int:
 
 
 def without_ipv6() -> None:
-    """No IPv6 in this namespace: nothing but what is sent on purpose crosses a link."""
+    """Disable IPv6 in this namespace, so that only intended frames cross a link."""
     for which in ("all", "default"):
         path = Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6")
         if path.exists():  # the kernel may have none
@@ -248,7 +248,7 @@ def without_ipv6() -> None:
 
 
 def add_host_address(route: Any, index: int, *, own: str, gateway: str, gateway_mac: str, network: str) -> None:
-    """Address and routes of a host without ARP: whatever is in ``network`` goes to ``gateway``, whose MAC is known."""
+    """Add a host's address and routes without ARP: all of ``network`` goes to ``gateway``, whose MAC is known."""
     prefix = int(network.split("/")[1])
     route.addr("add", index=index, address=own, prefixlen=prefix, flags=_NOPREFIXROUTE)
     route.neigh("add", dst=gateway, lladdr=gateway_mac, ifindex=index, state="permanent")
@@ -263,7 +263,7 @@ def _no_offloads(name: str) -> None:
             try:
                 fcntl.ioctl(control, _SIOCETHTOOL, request)
             except OSError as error:
-                if error.errno != errno.EOPNOTSUPP:  # what cannot be switched on needs not be switched off
+                if error.errno != errno.EOPNOTSUPP:  # an offload that cannot be switched on needs no switching off
                     raise
 
 
@@ -279,40 +279,40 @@ def _explain(error: "NetlinkError") -> str:
 
 # Links shaped to their rate by the kernel's token bucket (tbf, tc-tbf(8)) at the sending interface.
 #
-# A frame is charged as in virtual time: 24 bytes of preamble, frame check sequence and gap on top, and at least 84.
-# The bucket holds 5 ms, so that a late timer of a busy machine costs no rate (with 1 ms, a tenth of it was lost).
-# Delays are not the kernel's: netem is not part of every kernel, so our own ports and relays delay frames, in the
-# same way on all of them.
+# A frame is charged as in virtual time: 24 bytes of preamble, frame check sequence and gap on top, and at least 84. The
+# bucket holds 5 ms, so that a late timer of a busy machine costs no rate (with 1 ms, a tenth of it was lost). The
+# kernel does not delay frames: netem is not part of every kernel, so our ports and relays delay them, in the same way
+# on all kernels.
 
 
 KIND: Final = "tbf"
 OVERHEAD_BYTES: Final = 24
 LEAST_BYTES: Final = 84
 MAX_RATE_BPS: Final = 8 * (2**32 - 1)
-"""A faster link needs no bucket: software does not reach 34 Gb/s on a veth pair."""
+"""Highest shaped rate; a faster link needs no bucket: software does not reach 34 Gb/s on a veth pair."""
 _FRAME_BYTES: Final = MTU + 14
 _BUCKET_NS: Final = 5_000_000
 _LINKLAYER_ETHERNET: Final = 1
 _TICK_SHIFT: Final = 6
-"""The kernel counts a bucket in units of 64 ns."""
+"""Shift of the kernel's unit of bucket sizes, 64 ns."""
 
 
 @dataclass(frozen=True)
 class Shaping:
-    """How the kernel shapes the links of a network."""
+    """Shaping of a network's links by the kernel."""
 
     shaped: int
-    """directions of links that are held to their rate"""
+    """Directions of links that are held to their rate."""
     unshaped: int
-    """directions that are not: not asked for, or faster than :data:`MAX_RATE_BPS`"""
+    """Directions that are not: not requested, or faster than :data:`MAX_RATE_BPS`."""
     delays: bool = False
-    """Whether the kernel delays frames; never, see above."""
+    """Whether the kernel delays frames; always False, see above."""
 
 
 def shape(route: Any, index: int, rate_bps: int, queue_frames: int) -> bool:
-    """Hold what an interface sends to ``rate_bps``, with a queue for ``queue_frames`` full frames.
+    """Limit what an interface sends to ``rate_bps``, with a queue for ``queue_frames`` full frames.
 
-    Returns whether a bucket was needed. Raises :class:`RealError` when the kernel has none.
+    Return whether a bucket was needed. Raise :class:`RealError` when the kernel has none.
     """
     from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST  # noqa: PLC0415  (as above)
     from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
@@ -324,7 +324,7 @@ def shape(route: Any, index: int, rate_bps: int, queue_frames: int) -> bool:
     bucket_ns = max(_BUCKET_NS, 2 * (_FRAME_BYTES + OVERHEAD_BYTES) * 8 * 10**9 // rate_bps)
     parameters = {
         "rate_cell_log": 0,
-        "rate___reserved": _LINKLAYER_ETHERNET,  # tells the kernel to reckon itself, without a table
+        "rate___reserved": _LINKLAYER_ETHERNET,  # tells the kernel to compute times itself, without a table
         "rate_overhead": OVERHEAD_BYTES,
         "rate_mpu": LEAST_BYTES,
         "rate": max(1, rate_bps // 8),
@@ -341,7 +341,7 @@ def shape(route: Any, index: int, rate_bps: int, queue_frames: int) -> bool:
     ]
     try:
         # route.tc() leaves out overhead and mpu, so the message is built here.
-        route.status["nlm_generator"] = False  # which pyroute2 0.9 looks for and does not set
+        route.status["nlm_generator"] = False  # pyroute2 0.9 reads this and does not set it
         route.nlm_request(message, RTM_NEWQDISC, NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)
     except NetlinkError as error:
         if error.code == errno.ENOENT:
@@ -352,7 +352,7 @@ def shape(route: Any, index: int, rate_bps: int, queue_frames: int) -> bool:
 
 HOST_INTERFACE: Final = "eth0"
 NETWORK: Final = "10.0.0.0/8"
-"""hosts and switches; docs/architecture.md"""
+"""Network of hosts and switches; docs/architecture.md."""
 DEFAULT_QUEUE_FRAMES: Final = 1024
 _FIRST_INDEX: Final = 1000
 _OWN_NET: Final = "/proc/thread-self/ns/net"
@@ -361,37 +361,37 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+\Z")
 
 @dataclass(frozen=True)
 class Section:
-    """The part of a topology that is on this machine."""
+    """Part of a topology that is on this machine."""
 
     nodes: Collection[str]
     tunnels: Collection[Tunnel]
-    """of the links of which one end is here. They have their relays, if any, where their first ends are."""
+    """Tunnels of the links with one end here. Their relays, if any, are where their first ends are."""
     outside: int
-    """the network namespace of the machine, a file descriptor"""
+    """Network namespace of the machine, a file descriptor."""
     mtu: int = MTU
-    """bytes, of all interfaces: what tunnels hold"""
+    """Bytes, of all interfaces: what tunnels hold."""
 
 
 @dataclass(frozen=True)
 class RelayedLink:
-    """A link in two halves; who relays forwards frames between the two interfaces, both in the switches' namespace."""
+    """A link in two halves; a relay forwards frames between the two interfaces, both in the switches' namespace."""
 
     link: Link
     a_interface: str
-    """leads to node ``link.a``"""
+    """Interface that leads to node ``link.a``."""
     b_interface: str
-    """leads to node ``link.b``"""
+    """Interface that leads to node ``link.b``."""
 
 
 class RealNetwork(Closable):
-    """The hosts and links of a topology, for the process that :func:`~p4reduce.network.real.net.enter_command` started.
+    """The hosts and links of a topology, for a process started by :func:`~p4reduce.network.real.net.enter_command`.
 
-    Built by ``with``; afterwards nothing is left. What runs in the hosts dies with the thread that started it.
+    Built by ``with``; afterwards nothing is left. Programs in the hosts die with the thread that started them.
 
     Parameters
     ----------
     topology : Topology
-        Its switches become names of interfaces here; what is behind them is up to the caller.
+        Its switches become names of interfaces here; the caller runs the switches behind them.
     name : str
         Name of the run, which interfaces carry as alias.
     shape : bool
@@ -399,14 +399,14 @@ class RealNetwork(Closable):
     relayed : bool
         Make each link of two halves, see ``relays``.
     queue_frames : int
-        Full frames that wait at most at a shaped interface; one more is lost.
+        Most full frames that wait at a shaped interface; further ones are lost.
     section : Section or None
-        What of it to build, if not all.
+        Part to build; None: all of it.
 
     Raises
     ------
     RealError
-        When the process was not entered, or the kernel refuses; the text says what to do.
+        When the process was not started by ``enter_command``, or the kernel refuses; the text gives the fix.
     """
 
     host_interface: Final = HOST_INTERFACE
@@ -462,11 +462,11 @@ class RealNetwork(Closable):
 
     @property
     def hosts(self) -> list[Node]:
-        """The hosts that are here."""
+        """Hosts in this section."""
         return [node for node in self.topology.hosts if node.name in self._section.nodes]
 
     def namespace(self, host: str) -> str:
-        """A path that stands for a host's network namespace while this process lives, for setns(2) or nsenter(1)."""
+        """Return a path of a host's network namespace, valid while this process lives, for setns(2) or nsenter(1)."""
         try:
             return f"/proc/{os.getpid()}/fd/{self._namespaces[host]}"
         except KeyError:
@@ -476,8 +476,8 @@ class RealNetwork(Closable):
     def popen(self, host: str, argv: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
         """Start a program in a host; ``options`` are those of :class:`subprocess.Popen`.
 
-        Only the main thread may, see :func:`~p4reduce.network.real.net.namespaces.start`. A program that is not there
-        ends with exit code 127.
+        Only the main thread may, see :func:`~p4reduce.network.real.net.namespaces.start`. A missing program gives exit
+        code 127.
         """
         net = self.namespace(host)
         environment = {**(options.pop("env", None) or os.environ), ENTERED: identity(net)}
@@ -528,7 +528,7 @@ class RealNetwork(Closable):
         self.relays.append(RelayedLink(link, *halves))
 
     def _tunnel_to(self, route: Any, number: int, node: str, port: int) -> None:
-        """The end of a link that is here, whose other end is on another machine."""
+        """Build the local end of a link whose other end is on another machine."""
         if node in self._namespaces:
             self._tunnel(number, HOST_INTERFACE, self._namespaces[node])
             return
@@ -537,7 +537,7 @@ class RealNetwork(Closable):
         self._set_up_port(route, name, self.topology.links[number])
 
     def _tunnel(self, number: int, name: str, namespace: int | None = None) -> None:
-        """A link's tunnel in a host's namespace, or here. It is made from without, where its datagrams travel."""
+        """Build a link's tunnel, in a host's namespace or here, from the outer namespace that carries its datagrams."""
         section, tunnel = self._section, self._tunnels[number]
 
         def add(into: int) -> None:
@@ -552,7 +552,7 @@ class RealNetwork(Closable):
         self._made.append(name)
 
     def _pair(self, route: Any, own: str, other: str, other_port: int) -> None:
-        """A veth pair from an interface here to a host, or to a port of a switch."""
+        """Build a veth pair from an interface here to a host, or to a port of a switch."""
         number = _FIRST_INDEX + 2 * len(self._made)
         self._made.append(own)
         if other in self._namespaces:
@@ -564,7 +564,7 @@ class RealNetwork(Closable):
         self._set_up_port(route, peer, self.topology.link_at(other, other_port))
 
     def _switch_interface(self, switch: str, port: int) -> str:
-        """Remember the name of a port's interface: 'leaf1-3' where the kernel takes it, 's2-3' by index otherwise."""
+        """Record and return the name of a port's interface: 'leaf1-3' if the kernel takes it, otherwise 's2-3'."""
         name = f"{switch}-{port}"
         if any(
             len(f"{node.name}-999") > MAX_NAME or not _PLAIN_NAME.match(node.name) for node in self.topology.switches

@@ -1,9 +1,9 @@
-"""Folders of runs: who runs, where its logs are, and how to end what a killed run left behind.
+"""Folders of runs: owner process, logs, and clean-up after a killed run.
 
-One folder for each run and each standing network, ``$XDG_STATE_HOME/p4reduce/runs/NAME``. It exists while the run does;
-the folder of a run whose process is gone is stale, and is removed by the next run that needs the name or by
-:func:`remove_stale`. Programs of a run carry a secret word of the run in their environment, so those that escaped it
-(a daemon that a user started in a host) are found without a doubt.
+Each run and each standing network has a folder, ``$XDG_STATE_HOME/p4reduce/runs/NAME``, while it runs. The folder of a
+run whose process is gone is stale; the next run that needs the name or :func:`remove_stale` removes it. Programs of a
+run carry a secret word of the run in their environment, so programs that escaped it (such as a daemon that a user
+started in a host) can be identified reliably.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from p4reduce.base.errors import RealError
 from p4reduce.base.records import from_json, to_file
 from p4switch.base.files import read_bytes
 
-# Which process is which: a process identifier may be used again, its start time and the boot tell them apart.
+# Identity of processes: process identifiers are reused, so the start time and the boot distinguish them.
 
 
 _PROC: Final = Path("/proc")
@@ -40,22 +40,22 @@ _KILL_DEADLINE_S: Final = 10.0
 
 @dataclass(frozen=True)
 class NetProcess:
-    """A process, for good."""
+    """A process, identified for good."""
 
     pid: int
     started: int
-    """clock ticks after boot"""
+    """Start time, clock ticks after boot."""
     boot: str
-    """identity of that boot"""
+    """Identity of that boot."""
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs; one that has ended and was not yet waited for does not."""
+        """Whether it still runs; a zombie does not."""
         return identify(self.pid) == self
 
 
 def identify(pid: int) -> NetProcess | None:
-    """The process that has this identifier now; None when none runs."""
+    """Return the process that has this identifier now; None if none runs."""
     try:
         text = (_PROC / str(pid) / "stat").read_text("utf-8", errors="replace")
     except OSError:
@@ -67,12 +67,12 @@ def identify(pid: int) -> NetProcess | None:
 
 
 def boot_id() -> str:
-    """An identifier of this boot of the machine."""
+    """Return an identifier of this boot of the machine."""
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
 def carrying(variable: str, value: str) -> list[NetProcess]:
-    """All processes that we may look at whose environment at their start held ``variable=value``."""
+    """Return all readable processes whose environment at their start held ``variable=value``."""
     wanted = f"{variable}={value}".encode()
     processes = []
     for entry in _PROC.iterdir():
@@ -86,23 +86,23 @@ def carrying(variable: str, value: str) -> list[NetProcess]:
 
 
 def terminate(process: NetProcess, deadline_s: float) -> bool:
-    """Ask exactly this process to end (SIGTERM) and wait for it; whether it has ended in time, or was not there."""
+    """Terminate exactly this process (SIGTERM) and wait; return whether it ended in time or was already gone."""
     return _signal(process, signal.SIGTERM, deadline_s) is not False
 
 
 def kill(process: NetProcess, deadline_s: float = _KILL_DEADLINE_S) -> bool:
-    """Kill exactly this process and wait until it has ended; whether it was there."""
+    """Kill exactly this process and wait until it has ended; return whether it was there."""
     return _signal(process, signal.SIGKILL, deadline_s) is not None
 
 
 def _signal(process: NetProcess, number: signal.Signals, deadline_s: float) -> bool | None:
-    """Whether it ended in time; None when it was not there."""
+    """Send a signal and wait; return whether it ended in time, None if it was not there."""
     try:
         handle = os.pidfd_open(process.pid)
     except OSError:
         return None
     try:
-        if not process.alive:  # asked after the handle was taken, so the handle is this very process
+        if not process.alive:  # checked after the handle was opened, so the handle is this very process
             return None
         signal.pidfd_send_signal(handle, number)
         return bool(select.select([handle], [], [], deadline_s)[0])
@@ -113,57 +113,57 @@ def _signal(process: NetProcess, number: signal.Signals, deadline_s: float) -> b
 
 
 VARIABLE: Final = "P4REDUCE_RUN"
-"""Environment variable with the word of the run."""
+"""Environment variable with the secret word of the run."""
 _FILE: Final = "run.json"
 _NEW: Final = ".new-"
 _HOST: Final = "@"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _MANY: Final = 10_000
 _MOST_SECRET: Final = 1 << 16
-"""bytes"""
+"""Bytes read at most of a file with a secret."""
 _LOCK_DEADLINE_S: Final = 60
 _POLL_S: Final = 0.02
 
 
 def runs_folder() -> Path:
-    """Where the folders of this user's runs are."""
+    """Return the folder that holds the folders of this user's runs."""
     state = os.environ.get("XDG_STATE_HOME")
     return Path(state or Path.home() / ".local" / "state") / "p4reduce" / "runs"
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What the file in a run's folder says; as of `NetRun`."""
+    """Content of the file in a run's folder; fields as in `NetRun`."""
 
     kind: str
     word: str
     owner: NetProcess
     info: dict[str, Any]
     host: str = ""
-    """name of its machine, where machines share the folder"""
+    """Name of its machine, if machines share the folder; '' otherwise."""
 
 
 @dataclass(frozen=True)
 class NetRun:
-    """A run that has a folder, by name."""
+    """A run with a folder, by name."""
 
     name: str
     kind: str
-    """'run', 'launch', or 'net' for a standing network"""
+    """'run', 'launch', or 'net' for a standing network."""
     word: str
     owner: NetProcess
-    """the process with whose end the run ends"""
+    """Process whose end ends the run."""
     info: dict[str, Any]
     host: str = ""
 
     @property
     def elsewhere(self) -> bool:
-        """Whether it is another machine's, whose user has the same home: only that one knows whether it is alive."""
+        """Whether it belongs to another machine with the same home; only that machine knows if the run is alive."""
         return self.host not in {"", socket.gethostname()}
 
     @property
     def alive(self) -> bool:
-        """Whether its process runs, as far as this machine knows."""
+        """Whether its process runs; always True for a run of another machine."""
         return self.elsewhere or self.owner.alive
 
     @property
@@ -173,19 +173,19 @@ class NetRun:
 
 
 class RunFolder:
-    """The folder of a run while it runs; made by its process, and removed at the end.
+    """Folder of a run, made by its process and removed at the end.
 
     Parameters
     ----------
     name : str or None
-        Name of the run; the first free one of 'run-1', 'run-2', ... when not given.
+        Name of the run; None: the first free one of 'run-1', 'run-2', ...
     kind : str
         'run', 'launch', or 'net' for a standing network.
 
     Raises
     ------
     RealError
-        When the name is none, or a run of that name is alive.
+        When the name is invalid, or a run of that name is alive.
     """
 
     def __init__(self, name: str | None = None, *, kind: str = "run") -> None:
@@ -201,23 +201,23 @@ class RunFolder:
 
     @property
     def logs(self) -> Path:
-        """The folder of its logs."""
+        """Folder of its logs."""
         return self.path / "logs"
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that every program of the run gets."""
+        """Variables for the environment of every program of the run."""
         return {VARIABLE: self._word}
 
     def note(self, **info: Any) -> None:
-        """Add to what the folder says of the run; values as in JSON."""
+        """Add to the run's info in the folder's record; values as in JSON."""
         self._record.info.update(info)
         _write(self.path, self._record)
 
     def aside(self) -> Path:
-        """A folder for sockets, whose paths must be short: below the folder for temporary files, and gone with the run.
+        """Make a folder for sockets, whose paths must be short, in the temporary folder; it is removed with the run.
 
-        Only this user may enter it. Its name is written down before it is made, so that one of a killed run is found.
+        Only this user may enter it. Its name is recorded before it is made, so that a killed run's folder is found.
         """
         folder = _aside(tempfile.gettempdir(), self._word)
         self.note(aside=tempfile.gettempdir())
@@ -226,15 +226,15 @@ class RunFolder:
 
     @property
     def mark(self) -> str:
-        """What files of the run hold that are elsewhere."""
+        """Mark in files of the run that are outside its folder."""
         return _mark(self._word)
 
     def note_secret(self, path: Path) -> None:
-        """Note a file elsewhere, with the run's mark, that is to be removed with the run, however that ends."""
+        """Record a file outside the folder, with the run's mark, that is removed with the run, however the run ends."""
         self.note(secret=str(path.absolute()))
 
     def remove(self) -> None:
-        """End what is left of its processes, and remove the folder and what is in it; may be called again."""
+        """Kill its remaining processes, and remove the folder with its content; may be called again."""
         for process in carrying(VARIABLE, self._word):
             kill(process)
         _remove_noted(self._record)
@@ -247,7 +247,7 @@ class RunFolder:
         self.remove()
 
     def _claim(self, name: str | None, kind: str) -> Path:
-        """Make the folder aside and move it to its place, so that it is never there without its record."""
+        """Make the folder under a temporary name and rename it, so that it never exists without its record."""
         folder = runs_folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         new = Path(tempfile.mkdtemp(prefix=f"{_NEW}{os.getpid()}-{_of_host()}-", dir=folder))
@@ -268,7 +268,7 @@ class RunFolder:
 
 
 def read(name: str) -> NetRun | None:
-    """The run of that name, alive or stale; None when there is none, or its record cannot be read."""
+    """Return the run of that name, alive or stale; None if there is none, or its record cannot be read."""
     try:
         record = from_json(RunRecord, (runs_folder() / name / _FILE).read_text("utf-8"), name)
     except (OSError, ValueError):
@@ -277,7 +277,7 @@ def read(name: str) -> NetRun | None:
 
 
 def all_runs() -> list[NetRun]:
-    """All runs of this user with a folder, alive and stale, by name."""
+    """Return all runs of this user with a folder, alive and stale, by name."""
     try:
         names = sorted(path.name for path in runs_folder().iterdir() if not path.name.startswith(_NEW))
     except OSError:
@@ -286,9 +286,9 @@ def all_runs() -> list[NetRun]:
 
 
 def end(name: str, *, grace_s: float = 0.0) -> int:
-    """Kill what is left of a run, dead or alive, and remove its folder; the number of processes killed.
+    """Kill the remaining processes of a run, dead or alive, and remove its folder; return how many were killed.
 
-    With ``grace_s`` seconds its own process, if it is alive, is first asked to end.
+    With ``grace_s`` seconds its own process, if it is alive, is terminated first.
     """
     with _locked():
         return _end(name, grace_s)
@@ -300,7 +300,7 @@ def _end(name: str, grace_s: float = 0.0) -> int:
     if run is not None:
         if grace_s > 0:
             terminate(run.owner, grace_s)
-        killed += kill(run.owner)  # what it started dies with it
+        killed += kill(run.owner)  # its children die with it
         killed += sum(kill(process) for process in carrying(VARIABLE, run.word))
         _remove_noted(run)
     _remove(runs_folder() / name)
@@ -308,7 +308,7 @@ def _end(name: str, grace_s: float = 0.0) -> int:
 
 
 def view_of(which: Callable[[NetRun], bool]) -> Path | None:
-    """The socket at which a living run shows itself (``runs/real/sights.py``); None while there is none."""
+    """Return the view socket (``runs/real/sights.py``) of a living run that ``which`` accepts; None without one."""
     for run in all_runs():
         if which(run) and run.alive and isinstance(view := run.info.get("view"), str) and Path(view).is_socket():
             return Path(view)
@@ -317,18 +317,18 @@ def view_of(which: Callable[[NetRun], bool]) -> Path | None:
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What :func:`remove_stale` did."""
+    """Result of :func:`remove_stale`."""
 
     removed: tuple[str, ...]
-    """runs that had ended without removing their folder"""
+    """Runs that had ended without removing their folder."""
     killed: int
-    """processes of theirs"""
+    """Killed processes of these runs."""
     alive: tuple[str, ...]
-    """runs that go on, and were left alone"""
+    """Runs that are alive, and were left alone."""
 
 
 def remove_stale(*, also_alive: bool = False) -> Cleaned:
-    """End what dead runs left behind and remove their folders; with ``also_alive`` those of live runs too."""
+    """End what dead runs left behind and remove their folders; with ``also_alive`` also those of live runs."""
     removed, alive, killed = [], [], 0
     folder = runs_folder()
     if not folder.is_dir():
@@ -355,9 +355,9 @@ _GUARDIAN: Final = "import sys; from {} import guard; guard(int(sys.argv[1]))"
 
 
 def guard(owner: int) -> None:
-    """Wait for the end of the input, which comes a moment before its owner has ended, then of the owner; clean up."""
+    """Wait until stdin is closed, which happens shortly before the owner ends, then until it has ended; clean up."""
     sys.stdin.read()
-    with contextlib.suppress(OSError):  # it is gone
+    with contextlib.suppress(OSError):  # the owner is gone
         handle = os.pidfd_open(owner)
         select.select([handle], [], [], _KILL_DEADLINE_S)
         os.close(handle)
@@ -366,7 +366,7 @@ def guard(owner: int) -> None:
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """Have another process do what :func:`remove_stale` does as soon as this one ends within, by SIGKILL too."""
+    """Have another process call :func:`remove_stale` as soon as this one ends inside the context, even by SIGKILL."""
     command = [sys.executable, "-c", _GUARDIAN.format(__name__), str(os.getpid())]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(
@@ -380,7 +380,7 @@ def guarded() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """Lock: one process at a time takes names and removes folders, so none removes what another has just made."""
+    """Hold the lock for claiming names and removing folders, so no process removes what another has just made."""
     folder = runs_folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     deadline = time.monotonic() + _LOCK_DEADLINE_S
@@ -397,22 +397,22 @@ def _locked() -> Iterator[None]:
 
 
 def _of_host() -> str:
-    """The part of this machine in the names of new folders."""
+    """Return this machine's part in the names of new folders."""
     return f"{_HOST}{socket.gethostname()}"
 
 
 def _aside(base: str, word: str) -> Path:
-    """A run's folder beside its record; the run's secret word in its name keeps a record from naming any other."""
+    """Return a run's folder outside its record; the secret word in its name prevents a record from naming others."""
     return Path(base) / f"p4reduce-{re.sub(r'[^0-9a-f]', '', word)}"
 
 
 def _mark(word: str) -> str:
-    """A word that follows from a run's, and does not tell it."""
+    """Return a word that is derived from a run's secret word and does not reveal it."""
     return hashlib.sha256(word.encode()).hexdigest()[:16]
 
 
 def _remove_noted(run: RunRecord | NetRun) -> None:
-    """Remove what a run has elsewhere; a file only if it holds the run's mark, as a record may be made up."""
+    """Remove a run's files outside its folder; a file only with the run's mark, because a record may be forged."""
     if isinstance(base := run.info.get("aside"), str):
         shutil.rmtree(_aside(base, run.word), ignore_errors=True)
     if isinstance(secret := run.info.get("secret"), str):
@@ -428,7 +428,7 @@ def _write(folder: Path, record: RunRecord) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a folder; it is renamed first, so that no process sees half of it."""
+    """Remove a folder after renaming it, so that no process sees it half removed."""
     aside = path.with_name(f"{_NEW}{os.getpid()}-{secrets.token_hex(4)}")
     with contextlib.suppress(FileNotFoundError):
         path.rename(aside)

@@ -1,4 +1,4 @@
-"""The event queue: binary heaps, ordered by (time, time of scheduling, sequence number)."""
+"""Event heaps, ordered by (time, time of scheduling, sequence number), with random draws, pools and records."""
 
 from typing import Any, Final
 
@@ -36,13 +36,13 @@ from p4reduce.workers.wire import (
 )
 from p4switch.native.memory import copy_bytes
 
-# Counter-based random numbers: a draw depends on (seed, link, frame number, purpose) and on nothing else.
+# Counter-based random numbers: a draw depends only on (seed, link, frame number, purpose).
 #
 # SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014) addressed by
 # counter: the n-th number of the stream with key k is mix(k + n * gamma).
 
 
-# All operands are uint64: Numba makes a float of uint64 with int64.
+# All operands are uint64: Numba promotes uint64 with int64 to float.
 _GAMMA: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX_A: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_B: Final = np.uint64(0x94D049BB133111EB)
@@ -58,7 +58,7 @@ PROBABILITY_BITS: Final = 53
 
 @kernel
 def draw(link: Any, number: Any, purpose: int) -> Any:
-    """64 random bits for one purpose about one frame of a link."""
+    """Return 64 random bits for one purpose of one frame of a link."""
     z = link.key + (number * _PURPOSES + np.uint64(purpose)) * _GAMMA
     z = (z ^ (z >> _S30)) * _MIX_A
     z = (z ^ (z >> _S27)) * _MIX_B
@@ -67,17 +67,17 @@ def draw(link: Any, number: Any, purpose: int) -> Any:
 
 @kernel
 def happens(link: Any, number: Any, purpose: int, threshold: Any) -> bool:
-    """Whether something happens whose probability is threshold / 2^53."""
+    """Return whether an event of probability threshold / 2^53 occurs."""
     return (draw(link, number, purpose) >> _S11) < threshold  # type: ignore[no-any-return]
 
 
 def threshold(probability: float) -> int:
-    """A probability as a whole number of 2^-53."""
+    """Return a probability as a whole number of 2^-53."""
     return int(probability * (1 << PROBABILITY_BITS))
 
 
 def link_key(seed: int, link: int) -> int:
-    """The key of a link's stream: two rounds of SplitMix64's mixer, over the seed and over the link's number."""
+    """Return the key of a link's stream: two rounds of SplitMix64's mixer, over the seed and over the link's number."""
     return _mix(_mix(seed + int(_GAMMA)) + (link + 1) * int(_GAMMA))
 
 
@@ -88,12 +88,12 @@ def _mix(z: int) -> int:
     return z ^ (z >> 31)
 
 
-# Taking cells from the pools and giving them back. The loop sees to it that there are enough (`loop.py`).
+# Allocation of cells from the pools. The loop ensures that there are enough (`loop.py`).
 
 
 @kernel
 def take_frame(w: Any) -> int:
-    """A cell for a frame; the one given back last, which is still in the processor's cache."""
+    """Allocate the frame cell that was freed last, because it is still in the processor's cache."""
     index = w.free_frame
     frame = frame_at(w.frames, index)
     w.free_frame = frame.next
@@ -105,7 +105,7 @@ def take_frame(w: Any) -> int:
 
 @kernel
 def drop_frame(w: Any, index: int) -> None:
-    """Give a frame's cell back."""
+    """Free a frame's cell."""
     frame_at(w.frames, index).next = w.free_frame
     w.free_frame = index
     w.free_frames += 1
@@ -113,13 +113,13 @@ def drop_frame(w: Any, index: int) -> None:
 
 @kernel
 def frame_address(w: Any, index: int) -> int:
-    """Where a frame's bytes are."""
+    """Return the address of a frame's bytes."""
     return w.frame_bytes + index * w.frame_cell  # type: ignore[no-any-return]
 
 
 @kernel
 def prefetch_frame(w: Any, index: int) -> None:
-    """Fetch a frame that arrives soon into the processor's cache; with many links this halves the cost of an event."""
+    """Prefetch a frame that arrives soon; with many links this halves the cost of an event."""
     address = frame_address(w, index)
     for line in range(0, frame_at(w.frames, index).length, CACHE_LINE):
         prefetch(address + line)
@@ -127,7 +127,7 @@ def prefetch_frame(w: Any, index: int) -> None:
 
 @kernel
 def take_phv(w: Any) -> int:
-    """A cell for what lies between ingress and egress, with one reference."""
+    """Allocate a cell for the data between ingress and egress, with one reference."""
     index = w.free_phv
     phv = phv_at(w.phvs, index)
     w.free_phv = phv.next
@@ -138,7 +138,7 @@ def take_phv(w: Any) -> int:
 
 @kernel
 def drop_phv(w: Any, index: int) -> None:
-    """Give one reference back, and the cell with the last one."""
+    """Drop one reference, and free the cell with the last one."""
     phv = phv_at(w.phvs, index)
     phv.references -= 1
     if phv.references == 0:
@@ -149,13 +149,13 @@ def drop_phv(w: Any, index: int) -> None:
 
 @kernel
 def phv_address(w: Any, index: int) -> int:
-    """Where a PHV's bytes are."""
+    """Return the address of a PHV's bytes."""
     return w.phv_bytes + index * w.phv_cell  # type: ignore[no-any-return]
 
 
 @kernel
 def take_copy(w: Any) -> int:
-    """A place in a queue."""
+    """Allocate a place in a queue."""
     index = w.free_copy
     copy = copy_at(w.copies, index)
     w.free_copy = copy.next
@@ -166,20 +166,20 @@ def take_copy(w: Any) -> int:
 
 @kernel
 def drop_copy(w: Any, index: int) -> None:
-    """Give a place in a queue back."""
+    """Free a place in a queue."""
     copy_at(w.copies, index).next = w.free_copy
     w.free_copy = index
     w.free_copies += 1
 
 
-# Each partition of a network counts the events that it schedules, and events of one time are ordered by when they
-# were scheduled, then by partition and count. So their order does not depend on how many heaps there are, nor on the
-# order in which partitions have their turns (`loop.py`).
+# Each partition of a network counts the events that it schedules. Events of one time are ordered by the time at which
+# they were scheduled, then by partition and count. So their order depends neither on the number of heaps nor on the
+# order of the partitions' turns (`loop.py`).
 
 
 @kernel
 def next_seq(w: Any) -> int:
-    """A new sequence number of the partition whose event happens."""
+    """Return a new sequence number of the partition whose event is being processed."""
     part = part_at(w.parts, w.scope)
     part.seq += 1
     return part.seq  # type: ignore[no-any-return]
@@ -203,7 +203,7 @@ def _copy(heap: int, hole: int, event: Any) -> None:
 
 @kernel
 def _rise(heap: int, size: int, time: int, since: int, seq: int, what: int) -> None:
-    """Add an event to a heap of so many others."""
+    """Add an event to a heap of ``size`` others."""
     hole = size
     while hole > 0:
         above = event_at(heap, (hole - 1) >> 1)
@@ -220,7 +220,7 @@ def _rise(heap: int, size: int, time: int, since: int, seq: int, what: int) -> N
 
 @kernel
 def push(w: Any, time: int, since: int, seq: int, what: int) -> None:
-    """Add an event that has its sequence number and its partition already to the heap in use."""
+    """Add an event with a given sequence number and partition to the heap in use."""
     size = w.heap_size
     w.heap_size = size + 1
     _rise(w.heap, size, time, since, seq, what)
@@ -228,7 +228,7 @@ def push(w: Any, time: int, since: int, seq: int, what: int) -> None:
 
 @kernel
 def push_to(w: Any, home: int, time: int, since: int, seq: int, what: int) -> None:
-    """The same for any partition. In a window an event of another one lies behind its end."""
+    """Add an event to the heap of partition ``home``. In a window, an event of another partition lies after its end."""
     if w.heaps == 1 or w.part == home:
         push(w, time, since, seq, what)
     else:
@@ -237,7 +237,7 @@ def push_to(w: Any, home: int, time: int, since: int, seq: int, what: int) -> No
 
 @kernel
 def push_elsewhere(w: Any, home: int, time: int, since: int, seq: int, what: int) -> None:
-    """The same for a heap that is not in use."""
+    """Add an event to a heap that is not in use, or to the homeless events if the heap is full."""
     part = part_at(w.parts, home)
     size = part.heap_size
     if size == part.heap_capacity:
@@ -252,13 +252,13 @@ def push_elsewhere(w: Any, home: int, time: int, since: int, seq: int, what: int
 
 @kernel
 def schedule(w: Any, time: int, what: int) -> None:
-    """Add an event of the same partition, behind all that it scheduled for the same time."""
+    """Add an event of the same partition, after all others that it scheduled for that time."""
     push(w, time, w.now, next_seq(w), what + (w.scope << HOME_BIT))
 
 
 @kernel
 def replace_first(w: Any, time: int, since: int, seq: int, what: int) -> None:
-    """Take the first event away and add another one: one walk down the heap instead of two."""
+    """Replace the first event by another one, with one walk down the heap instead of two."""
     size = w.heap_size
     heap = w.heap
     hole = 0
@@ -284,14 +284,14 @@ def replace_first(w: Any, time: int, since: int, seq: int, what: int) -> None:
 
 @kernel
 def remove_first(w: Any) -> None:
-    """Take the first event away."""
+    """Remove the first event."""
     w.heap_size -= 1
     last = event_at(w.heap, w.heap_size)
     if w.heap_size > 0:
         replace_first(w, last.time, last.since, last.seq, last.what)
 
 
-# What the loop writes down for Python: captured frames, packets for the controller, incidents.
+# Records of the loop for Python: captured frames, packets for the controller, incidents.
 
 
 OTHER = 0
@@ -303,7 +303,7 @@ _TAP_HEADER_BYTES = TAP_HEADER.itemsize
 
 @kernel
 def record(w: Any, tap: int, time: int, address: int, length: int) -> None:
-    """Write a frame down."""
+    """Record a frame for a tap."""
     place = w.taps + w.tap_used
     header = tap_header_at(place, 0)
     header.tap = tap
@@ -316,7 +316,7 @@ def record(w: Any, tap: int, time: int, address: int, length: int) -> None:
 
 @kernel
 def classify(address: int, length: int) -> int:
-    """OTHER, INC_FIRST or INC_RESEND: INC is UDP over IPv4 without options, from or to its own port."""
+    """Return OTHER, INC_FIRST or INC_RESEND: INC is UDP over IPv4 without options, from or to its own port."""
     if length < HEADER_BYTES or byte_at(address, ETHER_TYPE) != 0x08 or byte_at(address, ETHER_TYPE + 1) != 0x00:
         return OTHER
     if byte_at(address, IP) != 0x45 or byte_at(address, IP_PROTOCOL) != IP_PROTOCOL_UDP:
@@ -330,14 +330,14 @@ def classify(address: int, length: int) -> int:
 
 @kernel
 def ip_at(address: int, place: int) -> int:
-    """An IPv4 address in a frame, as a number."""
+    """Return the IPv4 address at an offset of a frame, as a number."""
     high = byte_at(address, place) << 24 | byte_at(address, place + 1) << 16
     return high | byte_at(address, place + 2) << 8 | byte_at(address, place + 3)  # type: ignore[no-any-return]
 
 
 @kernel
 def next_node(w: Any, address: int) -> int:
-    """The node that a frame's destination MAC address names, the next one on its way, or -1."""
+    """Return the node that a frame's destination MAC address names, the next one on its path, or -1."""
     if byte_at(address, 0) != 0x02 or byte_at(address, 1) != 0x00:
         return -1
     return node_of(w, ip_at(address, 2))  # type: ignore[no-any-return]
@@ -345,13 +345,13 @@ def next_node(w: Any, address: int) -> int:
 
 @kernel
 def destination(w: Any, address: int) -> int:
-    """The node that an IPv4 frame is addressed to, or -1."""
+    """Return the node that an IPv4 frame is addressed to, or -1."""
     return node_of(w, ip_at(address, IP_DST))  # type: ignore[no-any-return]
 
 
 @kernel
 def node_of(w: Any, ip: int) -> int:
-    """The node of an address, or -1 (docs/architecture.md, "Addresses")."""
+    """Return the node of an IPv4 address, or -1 (docs/architecture.md, "Addresses")."""
     host = ip - 0x0A000001
     switch = ip - 0x0A800001
     if 0 <= host < w.host_count:
@@ -363,7 +363,7 @@ def node_of(w: Any, ip: int) -> int:
 
 @kernel
 def note(w: Any, link_index: int, address: int, length: int, kind: int) -> None:
-    """Note what happened to a frame at a link, if it is a first transmission of INC."""
+    """Record an incident of a frame at a link, if the frame is a first transmission of INC."""
     if classify(address, length) == INC_FIRST:
         incident = incident_at(w.incidents, w.incident_count)
         incident.link = link_index

@@ -1,4 +1,4 @@
-"""The event loop: takes the first event, lets it happen, until there is a reason to go back to Python."""
+"""The event loop: process events in order until there is a reason to return to Python."""
 
 from typing import Any, Final
 
@@ -79,7 +79,7 @@ _COPY_BYTES: Final = np.int64(COPY.itemsize)
 
 @kernel
 def has_space(w: Any) -> bool:
-    """Whether there is room for all that one event can do (`memory.py`)."""
+    """Return whether there is space for everything that one event can do (`memory.py`)."""
     return (  # type: ignore[no-any-return]
         w.free_frames >= w.frames_wanted
         and w.free_copies >= w.copies_wanted
@@ -93,7 +93,7 @@ def has_space(w: Any) -> bool:
 
 @kernel
 def _enter(w: Any, node_index: int, port: int, frame_index: int) -> None:
-    """A frame is at a node's port, whole and undamaged."""
+    """Process a frame at a node's port, whole and undamaged."""
     node = node_at(w.nodes, node_index)
     if node.is_switch == 0:
         deliver(w, node_index, frame_index)
@@ -109,7 +109,7 @@ def _enter(w: Any, node_index: int, port: int, frame_index: int) -> None:
 
 @kernel
 def _enter_now(w: Any, frame_index: int) -> None:
-    """A frame is through with its switch's delay, or was injected."""
+    """Process a frame after its switch's delay, or an injected one."""
     frame = frame_at(w.frames, frame_index)
     if node_at(w.nodes, frame.node).is_switch == 0:
         deliver(w, frame.node, frame_index)
@@ -119,7 +119,7 @@ def _enter_now(w: Any, frame_index: int) -> None:
 
 @kernel
 def _arrive(w: Any, frame_index: int) -> None:
-    """The last bit of a frame is at the other end of its link."""
+    """Process the arrival of a frame's last bit at the other end of its link."""
     frame = frame_at(w.frames, frame_index)
     link = link_at(w.links, frame.link)
     if frame.damaged != 0:
@@ -138,7 +138,7 @@ def _arrive(w: Any, frame_index: int) -> None:
 
 @kernel
 def first_on_wire(w: Any, link_index: int) -> int:
-    """Take the first frame off a wire; the next one's arrival becomes an event in its place."""
+    """Take the first frame off a wire and return its index; replace its event by the next frame's arrival."""
     link = link_at(w.links, link_index)
     frame_index = link.wire_head
     following = frame_at(w.frames, frame_index).next
@@ -177,12 +177,12 @@ def _gate_opens(w: Any, link_index: int) -> None:
         wake_when_free(w, link_index)
 
 
-# Events of Python's.
+# Events added by Python.
 
 
 @kernel
 def _home(w: Any, what: int) -> int:
-    """The partition in which an event happens."""
+    """Return the partition in which an event happens."""
     kind = what & (EVENT_KINDS - 1)
     index = what >> EVENT_BITS
     if kind in (START, PAUSE, RESUME):
@@ -203,19 +203,19 @@ def _add(w: Any, time: int, what: int) -> None:
 
 @entry(WORLD, int, int)
 def add_event(worlds: Any, time: int, what: int) -> None:
-    """Have an entry, a start or the like happen at a time."""
+    """Add an event at a time."""
     _add(worlds[0], time, what)
 
 
 @entry(WORLD, int, int)
 def add_last(worlds: Any, time: int, what: int) -> None:
-    """Have mirrors turn, behind all else that happens at that time."""
+    """Add a turn of mirrors, after everything else at that time."""
     schedule_last(worlds[0], time, what)
 
 
 @entry(WORLD, int, int, int)
 def start_all(worlds: Any, time: int, indices: int, count: int) -> int:
-    """Start endpoints, whose indices are at an address; how many there was space for."""
+    """Start the endpoints whose indices are at an address; return how many there was space for."""
     w = worlds[0]
     for place in range(count):
         if not _has_room(w):
@@ -228,45 +228,45 @@ def start_all(worlds: Any, time: int, indices: int, count: int) -> int:
 
 # Windows.
 #
-# A switch and its hosts are a partition, and partitions have a heap of events each, whose memory stays in the
-# processor's cache. What one does reaches another after the delay of a link at the earliest. So a window as long as the
-# shortest of these delays is open for one partition after the other, and what it sends to others lies behind the
-# window's end (conservative windows: Nicol, "The cost of conservative synchronization in parallel discrete event
-# simulations", J. ACM 40, 1993): it stays with its link until all have had their turns. What concerns all partitions,
-# mirrors that turn, happens between two windows.
+# A switch and its hosts are a partition. Each partition has its own heap of events, whose memory stays in the
+# processor's cache. Its events affect another partition after the delay of a link at the earliest. So a window as long
+# as the shortest of these delays is opened for all partitions, one after the other; frames to other partitions arrive
+# after the window's end (conservative windows: Nicol, "The cost of conservative synchronization in parallel discrete
+# event simulations", J. ACM 40, 1993) and stay with their link until all partitions have had their turns. Events that
+# concern all partitions, turns of mirrors, happen between two windows.
 #
-# A run that watches endpoints ends with the very event with which the last of them is done, and nothing that comes
-# later may have happened. A window that is sure to contain no such event is one that a partition has run through and
-# still has a watched endpoint that works. So one such partition, the sentinel, has the first turn; where it is done
-# within the window, it stands still at that event, and the next one with such endpoints has its turn. Where all are
-# done, partitions go on as far as the latest of these events.
+# A run that watches endpoints must end with the very event with which the last of them is done, and no later event may
+# have happened. A window is sure not to contain that event if some partition has run through it and still has a watched
+# endpoint that works. So one such partition, the sentinel, has the first turn. If its endpoints get done within the
+# window, it stops at that event, and the next partition with working watched endpoints has its turn. If all are done,
+# the partitions continue up to the latest of these events.
 #
-# Threads share the turns of a window, but for the sentinel's. Each has a world of its own, with free cells of the
-# pools, what it writes down for Python, and the heap in use; it takes the partitions of its own first, then those of
-# others that no thread has taken yet. Partitions share nothing while a window is open, so that it does not
-# matter which thread gives one its turn.
+# Threads share the turns of a window, except the sentinel's. Each has its own world, with free cells of the pools, its
+# records for Python, and the heap in use. It takes its own partitions first, then those of other threads that have not
+# been taken yet. Partitions share nothing while a window is open, so it does not matter which thread runs which
+# partition.
 
 
 _CLOSED: Final = np.int64(0)
-"""stages of a window: none is open,"""
+"""Stage of a window: none is open."""
 _SENTINEL: Final = np.int64(1)
-"""partitions with watched endpoints have their turns,"""
+"""Stage of a window: partitions with watched endpoints have their turns."""
 _OTHERS: Final = np.int64(2)
-"""all of them have,"""
+"""Stage of a window: all partitions have their turns."""
 _STOPPING: Final = np.int64(3)
-"""all of them have, up to the last event of the run"""
+"""Stage of a window: all partitions have their turns, up to the last event of the run."""
 _NO_FIRST: Final = np.int64(NEVER)
 _OPENED: Final = np.int64(-1)
 _NO_PART: Final = np.int64(NONE)
 
 _GATE: Final = 0
-"""in `signals`: the number of the latest window that helpers may share, or _NO_MORE;"""
+"""Cell of `signals`: number of the latest window that helpers may share, or _NO_MORE."""
 _ARRIVED: Final = CACHE_LINE // 8
-"""how many turns of helpers have ended;"""
+"""Cell of `signals`: number of helpers' turns that have ended."""
 _TAKEN: Final = 2 * _ARRIVED
-"""from here on, a cache line for each thread: how many of its own partitions have been taken"""
+"""First cell of `signals` with, one cache line per thread, the number of the thread's own partitions already taken."""
 _BLOCKS: Final = 16
-"""of partitions, for each thread, where there are enough"""
+"""Blocks of partitions for each thread, if there are enough partitions."""
 _NO_MORE: Final = np.int64(NEVER)
 _SPINS: Final = 400
 _YIELDS: Final = 100
@@ -275,7 +275,7 @@ _NAP_US: Final = 50
 
 @kernel
 def _note_first(w: Any) -> None:
-    """The first time in the heap in use, which others see."""
+    """Publish the first event time of the heap in use to other threads."""
     cell_at(w.firsts, w.part).value = event_at(w.heap, 0).time if w.heap_size > 0 else _NO_FIRST
 
 
@@ -298,7 +298,7 @@ def _use_part(w: Any, index: int) -> None:
 
 @kernel
 def _happen(w: Any) -> None:
-    """Take the first event of the heap in use, and let it happen."""
+    """Take the first event of the heap in use, and process it."""
     event = event_at(w.heap, 0)
     what = event.what
     w.events += 1
@@ -338,7 +338,7 @@ def _happen(w: Any) -> None:
 
 @kernel
 def _for_all(w: Any) -> bool:
-    """Let what is first of what concerns all partitions happen; False: there is no space for it."""
+    """Process the first event that concerns all partitions; return False if there is no space for it."""
     before = w.part
     if before >= 0:
         _leave_part(w)
@@ -356,7 +356,7 @@ def _for_all(w: Any) -> bool:
 
 @kernel
 def _one_heap(w: Any, last: int) -> int:
-    """All events in one heap, in their order."""
+    """Process all events in one heap, in order; return the reason for stopping."""
     if not bring(w):
         w.short = w.part
         return NEED_SPACE
@@ -389,7 +389,7 @@ def _one_heap(w: Any, last: int) -> int:
 
 @kernel
 def _is_later(w: Any, time: int, since: int, seq: int) -> bool:
-    """Whether an event comes after the last one of the run, as far as is known."""
+    """Return whether an event comes after the last one of the run that is known so far."""
     if time != w.stop_time:
         return time > w.stop_time  # type: ignore[no-any-return]
     return since > w.stop_since or (since == w.stop_since and seq > w.stop_seq)  # type: ignore[no-any-return]
@@ -397,7 +397,7 @@ def _is_later(w: Any, time: int, since: int, seq: int) -> bool:
 
 @kernel
 def _go_on(w: Any, index: int) -> bool:
-    """Let a partition have its turn; False: there is no space."""
+    """Run a partition's turn in the window; return False if there is no space."""
     _use_part(w, index)
     part = part_at(w.parts, index)
     enough = True
@@ -425,7 +425,7 @@ def _go_on(w: Any, index: int) -> bool:
 
 @kernel
 def _open(w: Any, last: int) -> Any:
-    """Open the next window, or say why there is none, and let happen what concerns all partitions before it."""
+    """Process events that concern all partitions, then open the next window; return _OPENED or why the run stops."""
     if not bring(w):
         return NEED_SPACE
     if w.watching != 0 and w.unfinished <= 0:
@@ -453,7 +453,7 @@ def _open(w: Any, last: int) -> Any:
 
 @kernel
 def _watch(w: Any) -> bool:
-    """The turns of those that have watched endpoints, up to the first that still has some; False: no space."""
+    """Run the sentinels' turns, up to the first that still has a working watched endpoint; False: no space."""
     while w.sentinel < w.part_count:
         if part_at(w.parts, w.sentinel).unfinished > 0:
             if cell_at(w.firsts, w.sentinel).value < w.window_end and not _go_on(w, w.sentinel):
@@ -467,18 +467,18 @@ def _watch(w: Any) -> bool:
     return True
 
 
-# What partitions have sent to others, and what threads have counted, between two windows.
+# Merge between two windows: frames that partitions have sent to others, and counts of the threads.
 
 
 @kernel
 def _has_room(w: Any) -> bool:
-    """Whether there is room for one event more, whichever heap it goes to."""
+    """Return whether there is space for one more event, in any heap."""
     return w.homeless_count == 0 and (w.part < 0 or w.heap_capacity - w.heap_size >= w.events_wanted)  # type: ignore[no-any-return]
 
 
 @kernel
 def bring(w: Any) -> bool:
-    """Put what partitions have sent to others on its wires and into heaps; False: there is no space."""
+    """Put frames between partitions on their wires and into heaps; return False if there is no space."""
     for thread in range(w.made):
         other = world_at(w.worlds, thread)
         while other.sent_link >= 0:
@@ -516,7 +516,7 @@ def bring(w: Any) -> bool:
 
 @kernel
 def _cut(records: int, cell: int, first: int, count: int, onto: int) -> int:
-    """Take so many cells off a list of free ones, and put another list behind them; what is left of theirs."""
+    """Cut ``count`` cells off the free list at ``first``, append list ``onto`` to them, and return the list's rest."""
     at: Any = first
     for _ in range(count - 1):
         at = np.int64(free_at(records + at * cell, 0).next)
@@ -528,7 +528,7 @@ def _cut(records: int, cell: int, first: int, count: int, onto: int) -> int:
 
 @kernel
 def _even_out(w: Any) -> bool:
-    """Share free cells anew among threads; False: Python has to make space, in pools or elsewhere."""
+    """Redistribute free cells evenly among threads; return False if Python has to make space, in pools or elsewhere."""
     frames, phvs, copies = w.free_frames, w.free_phvs, w.free_copies
     for thread in range(1, w.threads):
         other = world_at(w.worlds, thread)
@@ -582,7 +582,7 @@ def _even_out(w: Any) -> bool:
 
 @kernel
 def _await(signals: int, place: int, wanted: int) -> int:
-    """Wait until a signal is at least so much; its value."""
+    """Wait until a signal is at least ``wanted``; return its value."""
     tries = 0
     while atomic_load(signals, place) < wanted:
         tries += 1
@@ -597,7 +597,7 @@ def _await(signals: int, place: int, wanted: int) -> int:
 
 @kernel
 def _spent_ns(w: Any) -> int:
-    """Processor time of this thread, where that is measured."""
+    """Return this thread's processor time in ns if measured, otherwise 0."""
     if w.timed == 0:
         return np.int64(0)  # type: ignore[return-value]
     return thread_ns(w.signals + 8 * (_TAKEN + w.thread * _ARRIVED + 1))  # type: ignore[no-any-return]
@@ -605,9 +605,10 @@ def _spent_ns(w: Any) -> int:
 
 @kernel
 def _share(w: Any) -> None:
-    """One thread's turns in the open window: its own partitions, then those that other threads have not got to.
+    """Run a thread's turns in the open window: its own partitions, then those that other threads have not taken yet.
 
-    Blocks of neighbours belong to threads in turns: partitions have the order of a topology's nodes, kind by kind.
+    Blocks of neighbouring partitions alternate between threads, because partitions are numbered in the order of a
+    topology's nodes, kind by kind.
     """
     began = _spent_ns(w)
     block = max(w.part_count // (w.threads * _BLOCKS), 1)
@@ -625,7 +626,7 @@ def _share(w: Any) -> None:
 
 @kernel
 def _all_turns(w: Any) -> bool:
-    """Give all partitions their turns in the open window; False: there is no space."""
+    """Run the turns of all partitions in the open window; return False if there is no space."""
     while True:
         for thread in range(w.threads):
             world_at(w.worlds, thread).short = _NO_PART
@@ -652,7 +653,7 @@ def _all_turns(w: Any) -> bool:
 
 @entry(WORLD, int)
 def help_along(worlds: Any, thread: int) -> None:
-    """Share the turns of every window with the thread that runs, until `release`."""
+    """Share the turns of every window with the main thread, until `release`."""
     w = worlds[thread]
     w.opened = 0
     while True:
@@ -671,13 +672,13 @@ def help_along(worlds: Any, thread: int) -> None:
 
 @entry(WORLD)
 def release(worlds: Any) -> None:
-    """Have helpers return."""
+    """Make helpers return."""
     atomic_store(worlds[0].signals, _GATE, _NO_MORE)
 
 
 @entry(WORLD)
 def enlist(worlds: Any) -> None:
-    """Before helpers begin: nothing is open that they might share."""
+    """Reset the signals before helpers begin, so that no window is open for them."""
     w = worlds[0]
     w.opened = 0
     atomic_store(w.signals, _ARRIVED, 0)
@@ -686,7 +687,7 @@ def enlist(worlds: Any) -> None:
 
 @kernel
 def _windows(w: Any, last: int) -> int:
-    """A heap for each partition, in windows."""
+    """Process events in windows, with a heap for each partition; return the reason for stopping."""
     while True:
         if w.stage == _CLOSED:
             reason = _open(w, last)
@@ -701,7 +702,7 @@ def _windows(w: Any, last: int) -> int:
 
 @entry(WORLD, int)
 def run(worlds: Any, most_events: int) -> int:
-    """Let events happen; one of the reasons in `records.py`."""
+    """Process events; return one of the reasons in `records.py`."""
     w = worlds[0]
     last = w.events + most_events
     if w.heaps == 1:

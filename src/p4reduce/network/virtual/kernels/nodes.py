@@ -1,4 +1,4 @@
-"""What frames meet at the ends of links: a switch's ingress and what it says, or a host's endpoints."""
+"""Nodes at the ends of links: a switch's ingress and its output, or a host's endpoints."""
 
 from typing import Any, Final
 
@@ -52,7 +52,7 @@ from p4switch.abi import (
 )
 from p4switch.base.values import PS_PER_US
 
-# What a switch does with a frame that comes in: ingress, then replication into output queues.
+# Processing of a frame at a switch: ingress, then replication into output queues.
 
 
 UNICAST: Final = np.int64(INSTANCE_NORMAL)
@@ -62,7 +62,7 @@ UNICAST: Final = np.int64(INSTANCE_NORMAL)
 def ingress(
     w: Any, node_index: int, port: int, address: int, length: int, came_ps: int, instance: int, phv_index: int
 ) -> int:
-    """Run ingress; the bytes used in the PHV, 0: nothing leaves, -1: too long a frame."""
+    """Run ingress; return the bytes used in the PHV, 0 if nothing leaves, -1 if the frame is too long."""
     node = node_at(w.nodes, node_index)
     io = io_at(w.io, 0)
     io.in_port = port
@@ -73,8 +73,8 @@ def ingress(
 
 @kernel
 def leave(w: Any, node_index: int, phv_index: int, used: int) -> None:
-    """Do what ingress said."""
-    # The cells of `io` are used again by egress, which may run before this function ends.
+    """Carry out the decisions of ingress."""
+    # Egress, which may run before this function ends, overwrites the cells of `io`.
     io = io_at(w.io, 0)
     group = io.out_mcast_grp
     port_out = io.out_egress_spec
@@ -90,9 +90,9 @@ def leave(w: Any, node_index: int, phv_index: int, used: int) -> None:
 
 @kernel
 def process_bytes(w: Any, node_index: int, port: int, address: int, length: int, came_ps: int) -> None:
-    """Run the frame at ``address``, which came in at ``came_ps``, through ingress, and do what it says.
+    """Run the frame at ``address``, which came in at ``came_ps``, through ingress, and carry out its decisions.
 
-    For programs that stay on the straight path.
+    For programs without detours.
     """
     phv_index = take_phv(w)
     node_at(w.nodes, node_index).passes += 1
@@ -101,7 +101,7 @@ def process_bytes(w: Any, node_index: int, port: int, address: int, length: int,
 
 @kernel
 def process(w: Any, node_index: int, port: int, frame_index: int, came_ps: int) -> None:
-    """The same for a frame in a cell, which is given back."""
+    """Run a frame in a cell through ingress as :func:`process_bytes` does, and free the cell."""
     phv_index = take_phv(w)
     address = frame_address(w, frame_index)
     length = frame_at(w.frames, frame_index).length
@@ -122,7 +122,7 @@ _NONE: Final = np.int64(0)
 
 @kernel
 def _clone(w: Any, node_index: int, port: int, frame_index: int, came_ps: int, session: int, field_list: int) -> None:
-    """The frame as it came in is parsed again, for a session."""
+    """Parse the original frame again as an ingress clone, and send it to a clone session."""
     if session_at(node_at(w.nodes, node_index).sessions, session).exists == 0:
         return
     io = io_at(w.io, 0)
@@ -149,7 +149,7 @@ def _pass(
     length = frame_at(w.frames, frame_index).length
     node.passes += 1
     used = ingress(w, node_index, port, address, length, came_ps, instance, phv_index)
-    if used < 0:  # too long a frame; nothing else was written
+    if used < 0:  # frame too long; nothing else was written
         node.ingress_drops += 1
         drop_phv(w, phv_index)
         drop_frame(w, frame_index)
@@ -179,7 +179,7 @@ def _pass(
 
 @kernel
 def process_any(w: Any, node_index: int, port: int, frame_index: int, came_ps: int) -> None:
-    """Run a frame that came in at ``came_ps`` through ingress, do what it says, and give its cell back."""
+    """Run a frame that came in at ``came_ps`` through ingress, carry out its decisions, and free its cell."""
     if node_at(w.nodes, node_index).detours == 0:
         process(w, node_index, port, frame_index, came_ps)
     else:
@@ -188,7 +188,7 @@ def process_any(w: Any, node_index: int, port: int, frame_index: int, came_ps: i
 
 @kernel
 def come_again(w: Any, frame_index: int) -> None:
-    """A frame that was resubmitted or recirculated, or the packet of an egress clone."""
+    """Process a resubmitted or recirculated frame, or the packet of an egress clone."""
     frame = frame_at(w.frames, frame_index)
     node_index = frame.node
     instance = frame.link & 7
@@ -203,26 +203,26 @@ def come_again(w: Any, frame_index: int) -> None:
         _pass(w, node_index, frame.port, frame_index, w.now, instance, named, frame.seq)
 
 
-# Hosts: endpoints take the frames that come in, and are asked for the next one whenever the link is free.
+# Hosts: endpoints receive incoming frames, and are asked for the next one whenever the link is free.
 #
-# A host has no queue of its own for them (a pull model): a frame is made when it can leave. Endpoints of the highest
+# A host has no queue for endpoints' frames (a pull model): a frame is made when it can leave. Endpoints of the highest
 # class are asked first, those of one class in turn. Only frames that Python sends (`VirtualNetwork.send`) wait in a
-# list, and go before all.
+# list, and precede all others.
 
 
 OVERDUE_PS: Final = 1_000_000
-"""after which an endpoint's timer goes off whose deadline is past already, so that time passes whatever it says"""
+"""Delay of an endpoint's timer if its deadline is already past, so that time passes in any case."""
 
 
 @kernel
 def _settle(w: Any, index: int) -> None:
-    """After an endpoint was given a turn: its timer and whether it still works."""
+    """Update an endpoint's timer, and whether it still works, after its turn."""
     endpoint = endpoint_at(w.endpoints, index)
     at = call5(w.deadline, w.endpoint_records, index, 0, 0, 0)
     if at < NEVER:
         if at <= w.now:
             at = w.now + OVERDUE_PS
-        # A deadline that moves later needs no event: its timer finds that out when it goes off.
+        # A deadline that moves later needs no event: the timer checks the deadline when it goes off.
         if at < endpoint.timer_at:
             endpoint.timer_at = at
             schedule(w, at, index * EVENT_KINDS + TIMER)
@@ -235,7 +235,7 @@ def _settle(w: Any, index: int) -> None:
 
 @kernel
 def _ask(w: Any, node: Any, frame_index: int) -> int:
-    """Have a host's endpoints make the next frame, class by class; its length, 0 when none of them has one."""
+    """Have a host's endpoints make the next frame, class by class; return its length, 0 if none has a frame."""
     for place in range(node.first_rota, node.first_rota + node.classes):
         rota = rota_at(w.rotas, place)
         for _ in range(rota.count):
@@ -278,7 +278,7 @@ def pump(w: Any, node_index: int) -> None:
 
 @kernel
 def deliver(w: Any, node_index: int, frame_index: int) -> None:
-    """Offer a frame that came in to the host's endpoints, until one takes it."""
+    """Offer an incoming frame to the host's endpoints, until one takes it."""
     node = node_at(w.nodes, node_index)
     length = frame_at(w.frames, frame_index).length
     address = frame_address(w, frame_index)
@@ -299,7 +299,7 @@ def deliver(w: Any, node_index: int, frame_index: int) -> None:
 
 @kernel
 def start(w: Any, index: int) -> None:
-    """From now on an endpoint is asked for frames."""
+    """Start asking an endpoint for frames."""
     endpoint = endpoint_at(w.endpoints, index)
     endpoint.started = 1
     endpoint.starting -= 1
@@ -309,7 +309,7 @@ def start(w: Any, index: int) -> None:
 
 @kernel
 def go_off(w: Any, index: int) -> None:
-    """An endpoint's timer, unless an earlier or later one took its place."""
+    """Process an endpoint's timer, unless it was replaced by an earlier or later one."""
     endpoint = endpoint_at(w.endpoints, index)
     if endpoint.timer_at != w.now:
         return
@@ -326,7 +326,7 @@ def go_off(w: Any, index: int) -> None:
 
 @kernel
 def pause(w: Any, index: int) -> None:
-    """An endpoint sends nothing from now on; what comes in is taken in."""
+    """Stop asking an endpoint for frames; it still receives."""
     endpoint = endpoint_at(w.endpoints, index)
     if endpoint.paused == 0:
         endpoint.paused = 1
@@ -335,7 +335,7 @@ def pause(w: Any, index: int) -> None:
 
 @kernel
 def resume(w: Any, index: int) -> None:
-    """It goes on, its timers as they stood."""
+    """Resume an endpoint with its timers where they stood."""
     endpoint = endpoint_at(w.endpoints, index)
     if endpoint.paused == 0:
         return
@@ -348,7 +348,7 @@ def resume(w: Any, index: int) -> None:
 
 @kernel
 def submit(w: Any, frame_index: int) -> None:
-    """Append a frame of Python's to its host's list."""
+    """Append a frame from Python to its host's list."""
     frame = frame_at(w.frames, frame_index)
     node = node_at(w.nodes, frame.node)
     frame.next = -1

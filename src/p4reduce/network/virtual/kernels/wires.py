@@ -1,4 +1,4 @@
-"""A link: how long a frame is on it, what can go wrong on it, and when its sender may go on."""
+"""Links: serialization time of a frame, faults, and output queues of the sender."""
 
 from typing import Any, Final
 
@@ -73,27 +73,27 @@ from p4switch.native.memory import copy_bytes
 
 # A switch's output port: eight finite queues in strict priority, and egress for the frame that leaves.
 #
-# As in BMv2's simple_switch: the higher number leaves first, a priority that has no queue drops, each queue holds
+# As in BMv2's simple_switch, the higher number leaves first, a priority without a queue drops, each queue holds
 # ``capacity`` frames and drops those that come when it is full (tail drop), and egress runs when a copy leaves its
-# queue. Unlike there, the depths that egress is told are those of the copy's own queue, not of all queues of the
-# port: by them the program marks congestion, and a class is not to be slowed down for what waits behind it.
+# queue. Unlike there, egress is told the depths of the copy's own queue, not those of all queues of the port: the
+# program marks congestion by them, and a class must not be slowed down by frames that wait behind it.
 
 
-# Egress for one copy of a packet, and what leaves the straight path there: clones, recirculated frames.
+# Egress for one copy of a packet, and its detours: clones, recirculated frames.
 
 
 RECIRCULATED: Final = -2
-"""instead of a length: the frame's cell is on its way back to ingress"""
+"""Result in place of a length: the frame's cell is on its way back to ingress."""
 MAX_ROUNDS: Final = 256
-"""How often a packet and its copies may come back to ingress or be cloned by egress; BMv2 knows no bound, but there
-time passes meanwhile."""
+"""How often a packet and its copies may return to ingress or be cloned by egress. BMv2 has no limit, but there time
+passes meanwhile."""
 _CLONE: Final = np.int64(INSTANCE_EGRESS_CLONE)
 _RECIRCULATED_TYPE: Final = np.int64(INSTANCE_RECIRCULATED)
 
 
 @kernel
 def describe(w: Any, port: int, rid: int, instance: int, enqueued_us: int, enqueued_depth: int, depth: int) -> None:
-    """Tell egress of the copy that leaves now."""
+    """Write the metadata of the leaving copy for egress."""
     io = io_at(w.io, 0)
     now_us = w.now // PS_PER_US
     io.eg_port = port
@@ -108,7 +108,7 @@ def describe(w: Any, port: int, rid: int, instance: int, enqueued_us: int, enque
 
 @kernel
 def come_back(w: Any, node_index: int, frame_index: int, instance: int, field_list: int, rounds: int) -> None:
-    """Have a frame enter ingress again, after the pipeline's delay; it is lost where it has gone round too often."""
+    """Schedule a frame to enter ingress again, after the pipeline's delay; drop it after MAX_ROUNDS returns."""
     node = node_at(w.nodes, node_index)
     if rounds > MAX_ROUNDS:
         node.round_drops += 1
@@ -123,7 +123,7 @@ def come_back(w: Any, node_index: int, frame_index: int, instance: int, field_li
 
 @kernel
 def _clone(w: Any, node_index: int, session: int, priority: int, clone_index: int, rounds: int) -> None:
-    """A packet that egress has cloned: into its session's queues, as an event of its own, which a frame carries."""
+    """Schedule an egress clone to enter its session's queues, as a separate event that a carrier frame holds."""
     node = node_at(w.nodes, node_index)
     if rounds > MAX_ROUNDS:
         node.round_drops += 1
@@ -159,7 +159,7 @@ def _run_with_detours(w: Any, node_index: int, phv_index: int, frame_index: int)
     if length >= 0 and io.eg_out_recirculate != 0:
         frame = frame_at(w.frames, frame_index)
         frame.length = length
-        frame.port = 0  # which the program does not see: its metadata are gone but for the field list
+        frame.port = 0  # not visible to the program: only the field list of its metadata is kept
         node.recirculated += 1
         come_back(w, node_index, frame_index, _RECIRCULATED_TYPE, io.eg_out_recirculate, rounds)
         return RECIRCULATED
@@ -168,7 +168,7 @@ def _run_with_detours(w: Any, node_index: int, phv_index: int, frame_index: int)
 
 @kernel
 def run_egress(w: Any, node_index: int, phv_index: int, frame_index: int) -> int:
-    """Run egress into a frame's cell; the frame's length, -1: dropped, or RECIRCULATED."""
+    """Run egress into a frame's cell; return the frame's length, -1 if dropped, or RECIRCULATED."""
     node = node_at(w.nodes, node_index)
     if node.detours != 0:
         return _run_with_detours(w, node_index, phv_index, frame_index)  # type: ignore[no-any-return]
@@ -181,7 +181,7 @@ def run_egress(w: Any, node_index: int, phv_index: int, frame_index: int) -> int
 
 @kernel
 def peek_egress(w: Any, node_index: int, phv_index: int, frame_index: int) -> int:
-    """Run egress on a state whose counters and registers nothing reads; the frame's length, -1: dropped."""
+    """Run egress on the shadow state; return the frame's length, -1 if dropped."""
     node = node_at(w.nodes, node_index)
     address = frame_address(w, frame_index)
     if node.detours == 0:
@@ -203,7 +203,7 @@ _EMPTY: Final = np.int64(0)
 def _note_tail_drop(w: Any, link_index: int, phv_index: int, rid: int, instance: int, depth: int) -> None:
     """Count a copy that found its queue full.
 
-    Only egress can say what it would have been, so egress runs on a state whose counters and registers nothing reads.
+    Egress runs on the shadow state to determine the frame that would have been sent.
     """
     link = link_at(w.links, link_index)
     node = node_at(w.nodes, link.source)
@@ -234,7 +234,7 @@ def _append(w: Any, link_index: int, priority: int, copy_index: int) -> None:
 
 @kernel
 def _take_highest(w: Any, link_index: int, ready: int) -> int:
-    """Take the first copy of the highest of some queues (bits), each of which has one; in ``depth``, what stays."""
+    """Take the first copy of the highest queue in ``ready`` (bits, none empty); set its ``depth`` to those left."""
     link = link_at(w.links, link_index)
     priority = PRIORITIES - 1
     while (ready >> priority) == 0:
@@ -252,9 +252,9 @@ def _take_highest(w: Any, link_index: int, ready: int) -> int:
 
 @kernel
 def depart(w: Any, link_index: int) -> None:
-    """The link is free: send the next copy that egress does not drop.
+    """Send the next copy that egress does not drop; the link is free.
 
-    Of programs that clone or recirculate, one copy has its turn in an event, whatever becomes of it (`memory.py`).
+    For programs with detours, an event processes only one copy, even if that one is dropped (`memory.py`).
     """
     link = link_at(w.links, link_index)
     detours = node_at(w.nodes, link.source).detours
@@ -316,7 +316,7 @@ def enqueue(w: Any, link_index: int, phv_index: int, rid: int, instance: int, pr
 
 @kernel
 def to_controller(w: Any, node_index: int, phv_index: int, rid: int, instance: int) -> None:
-    """A copy for the controller's port: no queue, no link."""
+    """Send a copy to the controller's port, without queue or link."""
     describe(w, _CPU_PORT, rid, instance, w.now // PS_PER_US, _EMPTY, _EMPTY)
     frame_index = take_frame(w)
     length = run_egress(w, node_index, phv_index, frame_index)
@@ -329,7 +329,7 @@ def to_controller(w: Any, node_index: int, phv_index: int, rid: int, instance: i
 
 @kernel
 def to_nowhere(w: Any, node_index: int, phv_index: int, port: int, rid: int, instance: int, priority: int) -> None:
-    """A copy for a port without a link, of a program that may clone or recirculate it: egress runs at once."""
+    """Process a copy for a port without a link, in a program with detours: egress runs at once."""
     node = node_at(w.nodes, node_index)
     if priority >= PRIORITIES:
         node.priority_drops += 1
@@ -341,7 +341,7 @@ def to_nowhere(w: Any, node_index: int, phv_index: int, port: int, rid: int, ins
         drop_frame(w, frame_index)
 
 
-# Copies of a packet to a switch's ports: one, those of a multicast group, those of a clone session.
+# Copies of a packet to a switch's ports: a single one, those of a multicast group, those of a clone session.
 
 
 NO_RID: Final = np.int64(0)
@@ -350,7 +350,7 @@ _REPLICATION: Final = np.int64(INSTANCE_REPLICATION)
 
 @kernel
 def output(w: Any, node_index: int, phv_index: int, port: int, rid: int, instance: int, priority: int) -> None:
-    """One copy, to the queue of its port, or to the controller."""
+    """Send one copy to the queue of its port, or to the controller."""
     node = node_at(w.nodes, node_index)
     node.copies += 1
     if port == CPU_PORT:
@@ -371,7 +371,7 @@ def output(w: Any, node_index: int, phv_index: int, port: int, rid: int, instanc
 def _copies(
     w: Any, node_index: int, phv_index: int, groups: int, replicas: int, group: int, instance: int, priority: int
 ) -> int:
-    """A copy for each replica of a group of these tables; the rid of the last one, or 0."""
+    """Send a copy for each replica of a group of these tables; return the rid of the last one, or 0."""
     members = pair_at(groups, group)
     first = members.first
     count = members.second
@@ -389,15 +389,16 @@ def _copies(
 
 @kernel
 def replicate(w: Any, node_index: int, phv_index: int, group: int, priority: int) -> None:
-    """A copy for each replica of a multicast group."""
+    """Send a copy for each replica of a multicast group."""
     node = node_at(w.nodes, node_index)
     _copies(w, node_index, phv_index, node.groups, node.replicas, group, _REPLICATION, priority)
 
 
 @kernel
 def to_session(w: Any, node_index: int, phv_index: int, session: int, instance: int, priority: int) -> None:
-    """The copies that a clone session makes, none if it does not exist: its own replicas, those of its multicast
-    group, then one to its port, with the rid of the last.
+    """Send the copies of a clone session, if it exists: its own replicas, those of its multicast group, then its port.
+
+    The copy for the port has the rid of the last replica.
     """
     node = node_at(w.nodes, node_index)
     clone = session_at(node.sessions, session)
@@ -414,18 +415,18 @@ def to_session(w: Any, node_index: int, phv_index: int, session: int, instance: 
 
 
 MIN_FRAME: Final = 60
-"""shorter frames are padded on the link"""
+"""Bytes; shorter frames are padded on the link."""
 OVERHEAD: Final = 24
-"""preamble 8, frame check sequence 4, inter-frame gap 12"""
+"""Bytes: preamble 8, frame check sequence 4, inter-frame gap 12."""
 BIT_PS: Final = 8 * PS_PER_S
-"""picoseconds of a byte at 1 bit/s"""
+"""Picoseconds of a byte at 1 bit/s."""
 _ONE: Final = np.uint64(1)
 _IN_TIME: Final = np.int64(0)
 
 
 @kernel
 def serialization_ps(link: Any, length: int) -> int:
-    """ceil((max(length, 60) + 24) * 8 * 10^12 / rate): how long a frame occupies the link; 0 on one without a rate."""
+    """Return ceil((max(length, 60) + 24) * 8 * 10^12 / rate), how long a frame occupies the link; 0 without a rate."""
     if link.rate_bps == 0:
         return 0
     if length != link.last_length:
@@ -436,7 +437,7 @@ def serialization_ps(link: Any, length: int) -> int:
 
 @kernel
 def wake_when_free(w: Any, link_index: int) -> None:
-    """Have the sender look again when the link is free."""
+    """Schedule an event for when the link is free, unless there is one."""
     link = link_at(w.links, link_index)
     if link.waking == 0:
         link.waking = 1
@@ -445,7 +446,7 @@ def wake_when_free(w: Any, link_index: int) -> None:
 
 @kernel
 def _hold(w: Any, link_index: int, frame_index: int, late: bool) -> None:
-    """Keep a frame that goes to another partition until the window's end (`loop.py`, `bring`)."""
+    """Hold a frame to another partition until the window's end (`loop.py`, `bring`)."""
     frame = frame_at(w.frames, frame_index)
     if late:
         frame.next = w.sent_late
@@ -463,7 +464,7 @@ def _hold(w: Any, link_index: int, frame_index: int, late: bool) -> None:
 
 @kernel
 def _propagate(w: Any, link_index: int, frame_index: int, extra_ps: int) -> None:
-    """Let a frame travel. Those in order wait behind each other, and only the first has an event."""
+    """Put a frame on the wire. Frames in order form a list, and only the first has an event."""
     link = link_at(w.links, link_index)
     frame = frame_at(w.frames, frame_index)
     frame.link = link_index
@@ -489,7 +490,7 @@ def _propagate(w: Any, link_index: int, frame_index: int, extra_ps: int) -> None
 
 @kernel
 def _meet_fate(w: Any, link_index: int, frame_index: int, number: Any, first_purpose: int) -> None:
-    """One copy of a frame: lost, damaged or late, each with its own probability and draw."""
+    """Apply faults to one copy of a frame: loss, corruption and delay, each with its own probability and draw."""
     link = link_at(w.links, link_index)
     if happens(link, number, first_purpose + DRAW_LOSS, link.p_loss):
         link.lost += 1
@@ -542,7 +543,7 @@ def _count(link: Any, address: int, length: int, busy: int) -> None:
 
 @kernel
 def pass_on(w: Any, link_index: int, frame_index: int, busy: int, extra_ps: int) -> None:
-    """A frame whose last bit leaves a mirror now goes on; a fibre takes it as it comes, nothing is sent once more."""
+    """Forward a frame whose last bit leaves a mirror now, onto the next fibre; it is not serialized again."""
     link = link_at(w.links, link_index)
     link.free_at = w.now
     _count(link, frame_address(w, frame_index), frame_at(w.frames, frame_index).length, busy)
@@ -551,7 +552,7 @@ def pass_on(w: Any, link_index: int, frame_index: int, busy: int, extra_ps: int)
 
 @kernel
 def send(w: Any, link_index: int, frame_index: int, length: int) -> None:
-    """Put a frame on a link that is free now."""
+    """Send a frame on a link that is free."""
     link = link_at(w.links, link_index)
     frame_at(w.frames, frame_index).length = length
     address = frame_address(w, frame_index)
@@ -570,15 +571,15 @@ def send(w: Any, link_index: int, frame_index: int, length: int) -> None:
 
 # An optical cross-connect: mirrors that join its ports in pairs, and are dark while they turn.
 #
-# A frame comes to a mirror bit by bit while its switch sends it, a fibre's delay later; the mirror adds no time and
-# keeps nothing. So the event at a cross-connect is that of a frame's *last* bit, and the question whether its port
-# has been lit, on the same circuit, since the first one. Mirrors turn behind all else that happens at their time: a
-# frame whose last bit has passed by then is through.
+# A frame reaches a mirror bit by bit while its switch sends it, after a fibre's delay; the mirror adds no time and
+# buffers nothing. So the event at a cross-connect is that of a frame's *last* bit, and the frame passes if its port has
+# been lit, on the same circuit, since the first bit. Mirrors turn after everything else at that time: a frame whose
+# last bit arrives at that time still passes.
 
 
 @kernel
 def schedule_last(w: Any, time: int, what: int) -> None:
-    """Add an event behind all others of its time but those added so: one that concerns all partitions."""
+    """Add an event that concerns all partitions, after all others of its time except earlier ones of this kind."""
     w.scope = w.part_count
     seq = next_seq(w)
     what += w.part_count << HOME_BIT
@@ -599,7 +600,7 @@ def _light(w: Any, uplink: int) -> None:
 
 @kernel
 def darken(w: Any, index: int) -> None:
-    """A reconfiguration begins: ports whose circuits change are dark from now on, the others notice nothing."""
+    """Begin a reconfiguration: ports whose circuits change become dark, all others are not affected."""
     reconfiguration = reconfiguration_at(w.reconfigurations, index)
     changed = 0
     for place in range(reconfiguration.first, reconfiguration.first + reconfiguration.count):
@@ -626,7 +627,7 @@ def darken(w: Any, index: int) -> None:
 
 @kernel
 def light(w: Any, index: int) -> None:
-    """It ends, for those ports that none which began later has made dark for longer."""
+    """End a reconfiguration, except for ports that a later one keeps dark for longer."""
     reconfiguration = reconfiguration_at(w.reconfigurations, index)
     for place in range(reconfiguration.first, reconfiguration.first + reconfiguration.count):
         uplink = turn_at(w.turns, place).uplink
@@ -637,7 +638,7 @@ def light(w: Any, index: int) -> None:
 
 @kernel
 def cross(w: Any, frame_index: int) -> None:
-    """A frame's last bit is at its mirror: the frame goes on to the circuit's other end, or is lost."""
+    """Process a frame's last bit at its mirror: forward the frame to the circuit's other end, or drop it."""
     frame = frame_at(w.frames, frame_index)
     link = link_at(w.links, frame.link)
     mirror = mirror_at(w.mirrors, frame.link)
@@ -656,15 +657,15 @@ def cross(w: Any, frame_index: int) -> None:
     pass_on(w, mirror.circuit, frame_index, occupied, mirror.extra_ps)
 
 
-# Gate control lists (IEEE 802.1Qbv): at which times a port's queues may send.
+# Gate control lists (IEEE 802.1Qbv): times at which a port's queues may send.
 #
-# A frame leaves only while its queue's gate stays open for as long as the longest frame takes: how long the frame at
-# hand is, egress has yet to say. A list repeats for ever; a closed queue keeps what it has.
+# A frame leaves only if its queue's gate stays open for as long as the longest frame takes, because the length of the
+# frame itself is known only after egress. A list repeats for ever; a closed queue keeps its frames.
 
 
 @kernel
 def open_queues(w: Any, link_index: int, time: int) -> int:
-    """The queues (bits) whose gates are open at a time, and stay so until the longest frame has left."""
+    """Return the queues (bits) whose gates are open at a time, and stay so until the longest frame has left."""
     link = link_at(w.links, link_index)
     gates = gate_list_at(w.gate_lists, link.gates - 1)
     offset = (time - gates.base_ps) % gates.cycle_ps
@@ -690,7 +691,7 @@ def open_queues(w: Any, link_index: int, time: int) -> int:
 
 @kernel
 def wake_at_gate(w: Any, link_index: int) -> None:
-    """Have a port look again when a gate opens for something that it has; if that never happens, not at all."""
+    """Schedule an event for when a gate opens for a queue that is not empty; none if that never happens."""
     link = link_at(w.links, link_index)
     gates = gate_list_at(w.gate_lists, link.gates - 1)
     begin = w.now - (w.now - gates.base_ps) % gates.cycle_ps
