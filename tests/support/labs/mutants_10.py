@@ -94,6 +94,14 @@ MUTANTS = [
         "leaf",
     ),
     Mutant(
+        "a count taken for a place",
+        F,
+        "root = next(name for name in spines if name not in dead)",
+        "root = spines[len(dead) % len(spines)]",
+        ("which is dead",),
+        "again",
+    ),
+    Mutant(
         "no root",
         F,
         'return {"epoch": numbers["epoch"], "root": root}',

@@ -31,6 +31,18 @@ MUTANTS = [
         also=(("{ hdr.load.job }, CELLS2);", "{ hdr.load.job }, CELLS0);"),),
     ),
     Mutant(
+        "cells from 1 on",
+        F,
+        "32w0, { hdr.load.job }, CELLS0",
+        "32w1, { hdr.load.job }, CELLS0",
+        ("the base of hash is 0",),
+        "count",
+        also=(
+            ("32w0, { hdr.load.job }, CELLS1", "32w1, { hdr.load.job }, CELLS1"),
+            ("32w0, { hdr.load.job }, CELLS2", "32w1, { hdr.load.job }, CELLS2"),
+        ),
+    ),
+    Mutant(
         "wrapped",
         F,
         "count0 |+| hdr",

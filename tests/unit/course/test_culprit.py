@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from p4reduce_course.culprit import Hints, culprit, p4_edits, python_edits, suspects
+from p4reduce_course.culprit import Hints, culprit, p4_edits, python_edits, suspects, unlike
 from p4reduce_course.frame.grading import grade
 from p4reduce_course.sandbox.process import StudentCode
 from tests.support.labs import SOLUTIONS, Mutant, spoilt
@@ -178,3 +178,19 @@ def test_the_first_text_names_the_line(number, file, old, new, line, tmp_path):
     report = grade(spoilt(number, Mutant("", file, old, new, ()), tmp_path / "mine"))
     first = next(check.finding.said for check in report.checks if check.finding is not None)
     assert f"mends all of it: {line}" in first
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (("a0 = b0 + 4;", "a1 = b1 + 4;", "a2 = b2 + 4;"), ""),
+        (("a0 = b0 + 4;", "a1 = b1 + 4;", "a2 = b1 + 4;"), "is not like lines 1 and 2: it has 1 in place of 2"),
+        (("a0 = b0 + 4;", "a1 = b1 + 5;", "a2 = b2 + 4;"), "is not like lines 1 and 3: it has 5 in place of 4"),
+        (("a0 = b1;", "a1 = b2;", "a2 = b3;"), ""),
+        (("a0 = b0;", "a1 = b0;"), ""),
+    ],
+)
+def test_a_line_that_breaks_the_pattern_of_its_copies(lines, said):
+    found = unlike("\n".join(lines))
+    assert found.endswith(said)
+    assert bool(found) == bool(said)

@@ -21,14 +21,14 @@ def load(amount, kind=1, job=7):
     )
 
 
-def trail(text, *frames, entries="tables: []\n"):
+def trail(text, *frames, entries="tables: []\n", given=""):
     switches = SandboxSwitches()
     assert switches.compile(text, "a.p4")["parts"] is not None
     switch = switches.switch()
     assert not switches.load(switch, entries)
     steps = switches.trails(switch, [[1, frame, 0] for frame in frames])
     names = [f"frame {number + 1}" for number in range(len(frames))]
-    return Trail(text, [[TrailStep(**step) for step in each] for each in steps], names)
+    return Trail(text, [[TrailStep(**step) for step in each] for each in steps], names, given)
 
 
 def line(text, code):
@@ -55,7 +55,7 @@ def test_a_line_that_does_not_run_is_named_with_its_condition():
     text = HEAVY.replace("if (before < LIMIT) {", "if (before > LIMIT) {")
     said = trail(text, load(100_000)).where(Departure("silent"))
     assert line(text, "if (before > LIMIT) {") in said
-    assert "is false (before 0)" in said
+    assert "is false (before 0, LIMIT " in said
 
 
 def test_a_return_that_ends_the_control_is_named():
@@ -90,3 +90,37 @@ def test_headers_that_are_emitted_in_another_order_or_not_at_all():
     assert "the order differs" in trail(text, load(1)).where(Departure("field", "load.estimate"))
     text = HEAVY.replace(" packet.emit(hdr.load);", "")
     assert "load is valid at the end" in trail(text, load(1)).where(Departure("field", "load.estimate"))
+
+
+def test_the_inputs_of_a_hash_are_followed():
+    text = HEAVY.replace("32w0, { hdr.load.job }, CELLS0", "32w0, { hdr.load.kind, hdr.load.job }, CELLS0")
+    said = trail(text, load(500), load(0, kind=2)).where(Departure("field", "load.estimate"))
+    assert (
+        f"{line(text, 'hash(cell0, HashAlgorithm.crc32, 32w0, { hdr.load.kind, hdr.load.job }, CELLS0);')} sets" in said
+    )
+    assert "(load.kind 2, load.job 7)" in said
+
+
+def test_a_line_that_would_have_set_the_value_is_named_with_the_source_of_its_condition():
+    text = HEAVY.replace("count1 = count1 |+|", "count1 = count0 |+| hdr.load.amount |+|")
+    said = trail(text, load(500), load(1)).where(Departure("field", "load.estimate"))
+    assert "would set found, and does not run" in said
+    assert f"count1 is what {line(text, 'count1 = count0 |+| hdr.load.amount |+| hdr.load.amount;')} sets: 503" in said
+
+
+def test_the_condition_of_a_source_is_told():
+    text = HEAVY.replace("if (hdr.load.kind == PUSH) {", "if (hdr.load.kind != ASK + 1) {")
+    said = trail(text, load(3, kind=2)).where(Departure("field", "load.estimate"))
+    assert f"sets: 3 (count0 0, load.amount 3), since {line(text, 'if (hdr.load.kind != ASK + 1) {')} is true" in said
+
+
+def test_constants_of_a_condition_are_told():
+    said = trail(HEAVY.replace("LIMIT = ", "LIMIT = 1"), load(100_000)).where(Departure("silent"))
+    assert "is false (load.estimate 0x186a0, LIMIT 166000)" in said
+
+
+def test_what_the_skeleton_has_is_followed_and_not_told():
+    given = "            row0.read(count0, cell0);\n"
+    said = trail(HEAVY, load(500), load(1), given=given).where(Departure("field", "load.estimate"))
+    assert "row0.read" not in said
+    assert "row1.read" in said

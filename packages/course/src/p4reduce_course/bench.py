@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 import yaml
 
-from p4reduce_course.culprit import FEW, MOST, ON_TRAIL, culprit, hints_of, p4_edits, passes, suspects, unused
+from p4reduce_course.culprit import FEW, MOST, ON_TRAIL, culprit, hints_of, p4_edits, passes, suspects, unlike, unused
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import LOOK, Check, Files, Wrong
@@ -495,6 +495,8 @@ class _Grader:
             where = self._culprit(property_, played, small, FEW if causes[1] else MOST, trail.lines)
         if not causes[1]:
             causes.append(self._like(property_, played) or ("" if where else asked(self.number, property_)))
+        if not where:
+            causes.append(unlike(self.path.read_text("utf-8"), skeleton_of(self.task, self.bench.file)))
         causes.append(where)
         problem += "".join(f". {cause[:1].upper()}{cause[1:]}" for cause in causes if cause)
         problem += f". {steps}" if steps and not where else ""
@@ -535,7 +537,12 @@ class _Grader:
                     self.program.load(switch, self._taken(Setup(_answered(reference, digest))).text())
         finally:
             self.program.forget(switch)
-        return Trail(self.path.read_text("utf-8"), steps, [frame.what for frame in played.scenario.frames])
+        return Trail(
+            self.path.read_text("utf-8"),
+            steps,
+            [frame.what for frame in played.scenario.frames],
+            skeleton_of(self.task, self.bench.file),
+        )
 
     def _same(self, played: _Played) -> str:
         """Returns the mistake with which the reference gives the same results for all frames, or an empty text."""

@@ -233,6 +233,50 @@ def unused(text: str) -> str:
     return "; ".join(problems)
 
 
+_ALIKE_LINES: Final = 3
+"""least lines that make a pattern"""
+
+
+def unlike(text: str, given: str = "") -> str:
+    """Returns a sentence about a line that breaks the pattern of lines alike but for numbers; empty if none does.
+
+    Such lines are copies of each other: Z. Li et al., "CP-Miner: A Tool for Finding Copy-paste and Related Bugs", 2004.
+    """
+    bare = without_comments(text).splitlines()
+    left, alike = lines_left(bare, without_comments(given).splitlines()), defaultdict[str, list[int]](list)
+    for number, code in enumerate(bare, start=1):
+        if re.search(r"[A-Za-z_]\d", code):
+            alike[re.sub(r"\d+", "0", " ".join(code.split()))].append(number)
+    best, said = 0, ""
+    for lines in alike.values():
+        digits = {line: re.findall(r"\d+", bare[line - 1]) for line in lines}
+        for line in lines if len(lines) >= _ALIKE_LINES else ():
+            others = [digits[other] for other in lines if other != line]
+            fits = _varying(others)
+            if line not in left and len(fits) > best and (wrong := _misfit(others, fits, digits[line])):
+                known = " and ".join(str(other) for other in lines if other != line)
+                best = len(fits)
+                said = f"line {line}, '{' '.join(bare[line - 1].split())}', is not like lines {known}: {wrong}"
+    return said
+
+
+def _varying(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Returns the places of numbers that are the line's own, if all others are the same in all lines."""
+    columns = list(zip(*rows, strict=True))
+    varying = [place for place, column in enumerate(columns) if len(set(column)) > 1]
+    own = {columns[place] for place in varying}
+    return varying if len(own) == 1 and len(set(own.pop())) == len(rows) else []
+
+
+def _misfit(rows: Sequence[Sequence[str]], varying: Sequence[int], mine: Sequence[str]) -> str:
+    own = Counter(mine[place] for place in varying).most_common(1)[0][0]
+    for place, number in enumerate(mine):
+        due = own if place in varying else rows[0][place]
+        if number != due:
+            return f"it has {number} in place of {due}"
+    return ""
+
+
 # Changes of Python: the syntax tree with one node changed.
 
 _COMPARED: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
@@ -451,7 +495,7 @@ def p4_edits(
     Nothing is known of other lines: those of the parser, keys of tables, and continued lines.
     """
     names, bare = _Names.of(without_comments(text)), without_comments(text).splitlines()
-    left, able = _left(bare, without_comments(given).splitlines()), set(runs)
+    left, able = lines_left(bare, without_comments(given).splitlines()), set(runs)
     by_line: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
     for place, token, line in tokens_of(text):
         by_line[line].append((place, token, line))
@@ -488,7 +532,7 @@ def p4_edits(
             yield same
 
 
-def _left(mine: Sequence[str], given: Sequence[str]) -> set[int]:
+def lines_left(mine: Sequence[str], given: Sequence[str]) -> set[int]:
     """Returns the lines that are the skeleton's, in its order and as deep."""
     blocks = SequenceMatcher(None, [line.rstrip() for line in mine], [line.rstrip() for line in given], autojunk=False)
     return {line + 1 for at, _, size in blocks.get_matching_blocks() for line in range(at, at + size)}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from p4reduce_course.culprit import in_p4, placed
+from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.likeness import without_comments
 from p4reduce_course.frame.report import Check, Wrong
@@ -253,7 +254,9 @@ class _Grader:
         for case in self.cases:
             bench = P4Bench(self.program, self.parts)
             if wrong := self._deviation(case, bench.send(1, case.frame)):
-                trail = Trail(self.path.read_text("utf-8"), bench.trails([(1, case.frame)]), [""])
+                trail = Trail(
+                    self.path.read_text("utf-8"), bench.trails([(1, case.frame)]), [""], skeleton_of(self.task, FILE)
+                )
                 where = trail.where(wrong)
                 return in_p4(self.task, FILE, step, self._ran(), trail.lines, anew) or where
         return in_p4(self.task, FILE, step, self._ran(), (), anew)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from p4reduce_course.culprit import FAILED, in_p4, placed
+from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
 from p4reduce_course.p4 import (
@@ -342,7 +343,9 @@ class _Grader:
             self._small = workers, shortest, wrong
             with self._bench(workers) as bench:
                 steps = bench.trails([(port, data) for port, data, _ in frames[: place + 1]])
-            trail = Trail(self.path.read_text("utf-8"), steps, [name for _, _, name in frames])
+            trail = Trail(
+                self.path.read_text("utf-8"), steps, [name for _, _, name in frames], skeleton_of(self.task, FILE)
+            )
             self._where, self._likely = trail.where(_deviation(played[place], workers)), set(trail.lines)
         if (workers, message) not in self._told:  # the same mistake keeps the name of its files
             look = shown(self.path, self.task.folder, name, workers, frames)

@@ -329,7 +329,9 @@ class _Grader:
         self._small = list(pushes) if workers == 3 else []
         with self._bench(workers) as bench:
             steps = bench.trails([(push.worker, push.frame(self.ether_type)) for push in pushes[: place + 1]])
-        trail = Trail(self.path.read_text("utf-8"), steps, [str(push) for push in pushes])
+        trail = Trail(
+            self.path.read_text("utf-8"), steps, [str(push) for push in pushes], skeleton_of(self.task, P4_FILE)
+        )
         self._where = trail.where(self._deviation(played[place], workers))
         self._likely = set(trail.lines)
 

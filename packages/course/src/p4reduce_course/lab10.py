@@ -241,6 +241,8 @@ class _Grader:
             LabStep("again", "the next root dies, too", lambda: self._played("again", self.again)),
             LabStep("again", "a switch dies while it is written to", lambda: self._played("writing", self.writing)),
             LabStep("again", "a switch dies that has no part", lambda: self._played("idle", self.idle)),
+            LabStep("again", "one root is left, the first", lambda: self._played("one left", self.first_left)),
+            LabStep("again", "one root is left, the last", lambda: self._played("one left, last", self.last_left)),
             LabStep("leaf", "a leaf dies, and its workers with it", lambda: self._played("leaf", self.leaf)),
             LabStep("leaf", "a leaf dies between two sums", lambda: self._played("leaf, idle", self.leaf_between)),
         ]
@@ -317,6 +319,21 @@ class _Grader:
             if dead in self._before:
                 message += f". {dead} was in the tree of the network before: start must forget that"
             raise Wrong(message, self.path)
+
+    def first_left(self, play: ControllerPlay) -> None:
+        self._leave(play, 0)
+
+    def last_left(self, play: ControllerPlay) -> None:
+        self._leave(play, -1)
+
+    @staticmethod
+    def _leave(play: ControllerPlay, place: int) -> None:
+        """Lets all spines die but one, which is none of the tree: those without a part first, then the root."""
+        others = sorted(play.ground.spines - {play.root})
+        idle = [name for name in others if name != others[place]]
+        play.room.deaths.extend((play.now + play.took_ps // 3, name) for name in idle)
+        play.room.deaths.append((play.now + 2 * play.took_ps // 3, play.root))
+        play.sum()
 
     def leaf(self, play: ControllerPlay) -> None:
         play.room.deaths.append((play.now + self.draws.integer("leaf", 0, play.took_ps), self._leaf(play)))

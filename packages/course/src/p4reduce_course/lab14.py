@@ -35,15 +35,16 @@ class Sketch:
 
     def __init__(self, numbers: Numbers, setup: Setup, *, pick: str = "min",
             saturates: bool = True, once: bool = True, equal: bool = True, asks: bool = False, stale: bool = False,
-            packets: bool = False, early: bool = False, back: bool = True, rows: bool = True) -> None:  # fmt: skip
+            packets: bool = False, early: bool = False, back: bool = True, all_: bool = True,
+            base: int = 0) -> None:  # fmt: skip
         """Makes a switch with empty rows; named arguments are mistakes."""
         del setup
         self.own = numbers
         self.pick, self.saturates, self.once, self.equal = pick, saturates, once, equal
         self.asks, self.stale, self.packets, self.early, self.back = asks, stale, packets, early, back
-        self.rows = rows
+        self.all, self.base = all_, base
         self.sizes = [numbers[f"cells{row}"] for row in range(ROWS)]
-        self.counts = [[0] * size for size in self.sizes]
+        self.rows = [[0] * size for size in self.sizes]
 
     def frame(self, frame: Frame) -> Out:
         """Returns the result of one frame."""
@@ -53,25 +54,26 @@ class Sketch:
         load = LOAD.unpack(data[ETHERNET.bytes :])
         if load["kind"] not in (PUSH, ASK):
             return Out()
-        cells = [zlib.crc32(load["job"].to_bytes(4, "big")) % size for size in self.sizes]
-        before, first = self._estimate(cells), self.counts[0][cells[0]]
+        cells = [self.base + zlib.crc32(load["job"].to_bytes(4, "big")) % size for size in self.sizes]
+        counts = [row[cell] if cell < len(row) else 0 for row, cell in zip(self.rows, cells, strict=True)]
+        before, first = self._estimate(counts), counts[0]
         if load["kind"] == PUSH or self.asks:
-            for row, cell in zip(self.counts, cells, strict=True):
-                total = row[cell] + (1 if self.packets else load["amount"])
-                row[cell] = min(total, _MOST) if self.saturates else total & _MOST
-        after = before if self.early else self._estimate(cells)
+            totals = [count + (1 if self.packets else load["amount"]) for count in counts]
+            counts = [min(total, _MOST) if self.saturates else total & _MOST for total in totals]
+            for row, cell, count in zip(self.rows, cells, counts, strict=True):
+                row[cell : cell + 1] = [count] if cell < len(row) else []
+        after = before if self.early else self._estimate(counts)
         limit = self.own["limit"] + (0 if self.equal else 1)
         heavy = after >= limit
         load["estimate"] = after
         load["heavy"] = 1 if heavy or (self.stale and load["heavy"]) else 0
         told = (load["kind"] == PUSH or self.asks) and heavy and (before < limit or not self.once)
-        told = told and (self.rows or first < limit)
+        told = told and (self.all or first < limit)
         port = frame.port if load["kind"] == ASK and self.back else UP
         out = data[: ETHERNET.bytes] + LOAD.pack(**load) + data[ETHERNET.bytes + LOAD.bytes :]
         return Out(((port, out),), ((load["job"], after),) if told else ())
 
-    def _estimate(self, cells: list[int]) -> int:
-        counts = [row[cell] for row, cell in zip(self.counts, cells, strict=True)]
+    def _estimate(self, counts: list[int]) -> int:
         return {"min": min(counts), "max": max(counts), "first": counts[0]}[self.pick]
 
     def learned(self, _: tuple[int, ...]) -> Sequence[dict[str, object]]:
@@ -125,7 +127,14 @@ def loads(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         scenarios.append(
             Scenario(Setup(), (*frames, packet(own, PUSH, 1, 1, "crosses"), packet(own, PUSH, 1, 1, "heavy")))
         )
-    return scenarios
+    return scenarios + [_in_last_cell(own, row) for row in range(ROWS)]
+
+
+def _in_last_cell(own: Numbers, row: int) -> Scenario:
+    """Returns two PUSHes of a job whose cell is the last one of a row."""
+    last = own[f"cells{row}"] - 1
+    job = next(job for job in range(1, 5000) if zlib.crc32(job.to_bytes(4, "big")) % own[f"cells{row}"] == last)
+    return Scenario(Setup(), (packet(own, PUSH, job, 1, "light"), packet(own, PUSH, job, 1, "light")))
 
 
 def _beside(own: Numbers, row: int) -> int:
@@ -187,12 +196,13 @@ BENCH: Final = Bench(
         Mistake("one row alone counts too much where jobs share its cell: take the smallest of three, each row with a size and a modulus of its own", {"pick": "first"}),
         Mistake("a count wrapped around: add with |+|, which ends at the largest number", {"saturates": False}),
         Mistake("the controller hears of a heavy job again and again: tell it when the estimate crosses LIMIT", {"once": False}),
-        Mistake("one row says that a job was heavy before: the estimate before is the smallest of three, too", {"rows": False}),
+        Mistake("one row says that a job was heavy before: the estimate before is the smallest of three, too", {"all_": False}),
         Mistake("a job that has sent LIMIT exactly is heavy", {"equal": False}),
         Mistake("an ASK was counted: it only reads", {"asks": True}),
         Mistake("heavy was set when the frame came and stayed: a sender may lie, so write 0 or 1 into every frame", {"stale": True}),
         Mistake("frames were counted: add amount", {"packets": True}),
         Mistake("the estimate is what it was before this PUSH: add first", {"early": True}),
+        Mistake("the last cell of a row is never used: cells are numbered from 0, so the base of hash is 0", {"base": 1}),
         Mistake("an ASK is answered: it leaves by the port it came from", {"back": False}),
     ),
 )  # fmt: skip

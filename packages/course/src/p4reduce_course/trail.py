@@ -1,31 +1,33 @@
 """Tells where a program first departs from what a frame needs: the student's own line, with the values it had.
 
 The steps of the failing frame are followed back from what is wrong: the last statement that set it, the conditions
-and tables that let it run, and the registers and frames from which its value came. If no statement set it, the lines
-that would have are named with the condition that kept them from running. This is a dynamic slice: B. Korel and J.
-Laski, "Dynamic Program Slicing", 1988.
+and tables that let it run, and the registers and frames from which its value and theirs came. Lines that would have
+set a value are named with the condition that kept them from running. This is a relevant slice: B. Korel and J. Laski,
+"Dynamic Program Slicing", 1988; T. Gyimothy, A. Beszedes and I. Forgacs, "An Efficient Relevant Slicing Method for
+Debugging", 1999.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice, takewhile
 from typing import Final, Literal
 
-from p4reduce_course.culprit import tokens_of
+from p4reduce_course.culprit import lines_left, tokens_of
+from p4reduce_course.frame.likeness import without_comments
 from p4reduce_course.sandbox.trail import TrailStep
 
 _STATES: Final = 5
 """most states of a parser in the text"""
-_PARTS: Final = 4
+_PARTS: Final = 8
 """most sentences"""
-_SHOWN: Final = 70
-"""most characters of a line in the text"""
-_SOURCES: Final = 3
-"""most statements from which a value came"""
+_SHOWN: Final = 90
+"""most characters of a statement in the text"""
+_INPUTS: Final = 4
+"""most values of a statement's inputs"""
 _KEPT: Final = 2
 """most lines that did not run"""
 _PLAIN: Final = ("line ", "no line ", "the ", "parsing ")
@@ -70,18 +72,26 @@ class Trail:
         text: the program.
         frames: steps of each frame.
         names: names of the frames.
+        given: the skeleton, whose lines are followed, but are no sources that need telling.
     """
 
     text: str
     frames: Sequence[Sequence[TrailStep]]
     names: Sequence[str]
+    given: str = ""
+    _open: list[TrailStep] = field(default_factory=list)
+    """steps that were told, the sources of which have not been"""
+    _since_told: list[TrailStep] = field(default_factory=list)
+    """conditions that were told as what let a line run"""
     lines: set[int] = field(default_factory=set)
     """lines that the last text named"""
 
     def where(self, wrong: Departure) -> str:
         """Returns sentences about the place where the last frame departs; empty if nothing is known."""
         self.lines.clear()
-        parts = list(islice(dict.fromkeys(part for part in self._parts(wrong) if part), _PARTS))
+        self._open.clear()
+        self._since_told.clear()
+        parts = list(islice(_once(chain(self._parts(wrong), self._sources())), _PARTS))
         return ". ".join(f"{part[:1].upper()}{part[1:]}" if part.startswith(_PLAIN) else part for part in parts)
 
     def _parts(self, wrong: Departure) -> Iterator[str]:
@@ -104,7 +114,6 @@ class Trail:
                 digest = next((step for step in self._steps if step.kind == "digest"), None)
                 if digest is not None:
                     yield f"{self._at(digest.line)} tells it{self._since(digest)}"
-                    yield from self._sources(digest)
             case "digest":
                 digest = next((step for step in self._steps if step.kind == "digest"), None)
                 if digest is not None and wrong.element < len(digest.reads):
@@ -131,11 +140,11 @@ class Trail:
         if verdict is not None and verdict.text == "multicast":
             yield f"{self._at(last.line)} sends it to multicast group {verdict.after}, from which no copy left"
             return
+        self._open.append(last)
         since = self._since(last)
         yield f"{self._at(last.line)} drops it{since}"
         if not since:
             yield from self._kept(r"\.(?:egress_spec|mcast_grp)\s*=(?!=)", "send it", quiet=True)
-        yield from self._sources(last)
 
     def _way(self, error: TrailStep) -> str:
         """Returns the states through which a frame went to an error of the parser."""
@@ -172,8 +181,7 @@ class Trail:
         taken = [step.name for step in steps if step.kind == "extract"]
         if header and header not in taken and not name.startswith(("std.", "meta.")):
             yield from self._path(header)
-        first, _, rest = name.partition(".")
-        known = rf"(?:hdr\.)?{re.escape(name)}" if first not in ("std", "meta") else rf"\w+\.{re.escape(rest)}"
+        known = _in_code(name)
         yield from self._kept(rf"(?<![\w.]){known}\s*=(?!=)|[(,]\s*{known}\s*[,)]", f"set {name}")
 
     def _path(self, header: str) -> Iterator[str]:
@@ -201,12 +209,14 @@ class Trail:
     def _set(self, step: TrailStep, name: str) -> Iterator[str]:
         if step.kind == "read":
             yield f"{name} is what {self._at(step.line)} {self._cell(step)}"
+            self._open.append(step)
             return
         change = f"leaves {name} at {_number(step.after)}"
         if step.before != step.after:
             change = f"sets {name} from {_number(step.before)} to {_number(step.after)}"
+        self._open.append(step)
         yield f"{self._at(step.line)} {change}{self._since(step)}"
-        yield from self._sources(step)
+        yield from self._would(name, self._steps[self._steps.index(step) :])
 
     def _cell(self, step: TrailStep) -> str:
         """Returns what a read of a register gave, and who wrote that."""
@@ -220,30 +230,72 @@ class Trail:
                     return f"{told}, written {who}in {self._at(earlier.line)}"
         return f"{told}, as nothing has written it"
 
-    def _sources(self, step: TrailStep) -> Iterator[str]:
-        """Yields where the values that a step looked at came from, nearest first."""
-        told, waiting, seen = 0, [step], {id(step)}
-        while waiting and told < _SOURCES:
-            current = waiting.pop(0)
-            before = self._steps[: next(place for place, other in enumerate(self._steps) if other is current)]
+    def _sources(self) -> Iterator[str]:
+        """Yields where the values came from that the steps which were told looked at, nearest first."""
+        seen = set[int]()
+        while self._open:
+            current = self._open.pop(0)
+            place = next((n for n, other in enumerate(self._steps) if other is current), len(self._steps))
+            before = self._steps[:place]
             for name, value in (*current.reads, *self._keys(current)):
                 origin = next((s for s in reversed(before) if s.kind in ("set", "read") and s.name == name), None)
                 if origin is None and self._is_variable(self._local(name), current.line):
-                    told += 1
                     yield f"no line that ran sets {self._local(name)} before {self._at(current.line)}"
                 header = name.rpartition(".")[0]
                 if origin is None and header in self._headers_of and not self._valid(header, before):
-                    told += 1
                     yield from self._path(header)
-                if origin is None or id(origin) in seen or told == _SOURCES:
-                    continue
-                seen.add(id(origin))
-                waiting.append(origin)
-                if _TEMPORARY.search(name) or origin.line in (0, current.line):
-                    continue
-                told += 1
-                how = self._cell(origin) if origin.kind == "read" else f"sets: {_number(value)}"
-                yield f"{self._local(name)} is what {self._at(origin.line)} {how}"
+                if origin is not None and id(origin) not in seen:
+                    seen.add(id(origin))
+                    yield from self._source(origin, value, current)
+
+    def _source(self, origin: TrailStep, value: int, reader: TrailStep) -> Iterator[str]:
+        """Yields how a value came to be that a later step read."""
+        name = self._local(origin.name)
+        self._open.insert(0, origin)
+        if not _TEMPORARY.search(origin.name) and origin.line not in (0, reader.line, *self._left):
+            inputs = [f"{self._local(name)} {_number(known)}" for name, known in self._inputs(origin).items()]
+            how = f"sets: {_number(value)}" + (f" ({', '.join(inputs)})" if 0 < len(inputs) <= _INPUTS else "")
+            how = self._cell(origin) if origin.kind == "read" else how
+            yield f"{name} is what {self._at(origin.line)} {how}{self._since(origin)}"
+        between = takewhile(lambda step: step is not reader, self._steps[self._steps.index(origin) :])
+        yield from self._would(name, list(between))
+
+    def _inputs(self, step: TrailStep) -> dict[str, int]:
+        """Returns names and values that a step read, with those of temporary variables in their place."""
+        found = dict[str, int]()
+        before = self._steps[: self._steps.index(step)]
+        for name, value in step.reads:
+            made = next((s for s in reversed(before) if s.kind == "set" and s.name == name), None)
+            if not _TEMPORARY.search(name):
+                found[name] = value
+            elif made is not None:
+                found |= self._inputs(made)
+        return found
+
+    def _would(self, name: str, between: Sequence[TrailStep]) -> Iterator[str]:
+        """Yields lines that would have set a variable, and did not, behind a condition that some steps decided."""
+        ran = {step.line for step in between}
+        setting = {step.line for step in between if self._local(step.name) == name}
+        for line, code in enumerate(self._bare, start=1):
+            blocks = self._within.get(line, ())
+            if not blocks or blocks[-1].action or line in setting:
+                continue
+            spans, actions = set(self._spans(blocks[-1].line)), {within.action for within in blocks if within.action}
+            if not re.search(rf"(?<![\w.]){_in_code(name)}\s*=(?!=)", code):
+                continue
+            decided = self._decided(blocks[-1].line) if ran & spans else None
+            if decided is None and any(a.action in actions for at in ran for a in self._within.get(at, ()) if a.action):
+                decided = self._skipped(blocks[-1], name)
+            if decided is not None and bool(decided.after) != blocks[-1].branch:
+                why = self._condition(decided, bool(decided.after)).removeprefix(self._at(line)).removeprefix(" is ")
+                yield f"{self._at(line)} would set {name}, and does not run: {why}"
+
+    def _skipped(self, within: _Within, name: str) -> TrailStep:
+        """Returns the condition of a block of an action that did not run; the compiler leaves no step for these."""
+        words = re.findall(r"[A-Za-z_]\w*(?:\.\w+)*", self._statement(within.line).partition("{")[0])
+        last = {self._local(step.name): step.after for step in self._steps if step.kind in ("set", "read")}
+        reads = [(word, last[word]) for word in dict.fromkeys(words) if word in last and word != name]
+        return TrailStep("if", within.line, "", 0, int(not within.branch), -1, reads, "")
 
     @cached_property
     def _headers_of(self) -> set[str]:
@@ -284,6 +336,9 @@ class Trail:
             if within is self._within[step.line][0] and not within.branch:
                 return ""  # behind what drops frames that are none of the program's
             if decided := self._decided(within.line):
+                if any(other is decided for other in self._since_told):
+                    return ""
+                self._since_told.append(decided)
                 return f", since {self._condition(decided, within.branch)}"
         return ""
 
@@ -297,21 +352,43 @@ class Trail:
         return range(line, self._conditions.get(line, line) + 1)
 
     def _condition(self, step: TrailStep, outcome: bool) -> str:
+        self._open.append(step)
         line = next((first for first, last in self._conditions.items() if first <= step.line <= last), step.line)
         reads = dict[str, int]()
-        for other in self._steps:
+        for other in (*self._steps, step):
             if other.line in self._spans(line) and (other is step or other.kind == "set"):
                 reads |= {name: value for name, value in other.reads if not _TEMPORARY.search(name)}
         tables = [f"table {_short(s.name)} {'hit' if s.after else 'missed'}" for s in self._steps
                   if s.kind == "table" and s.line in self._spans(line)]  # fmt: skip
-        values = ", ".join([*(f"{name} {_number(value)}" for name, value in reads.items()), *tables])
+        words = set(re.findall(r"\w+", " ".join(self._bare[number - 1] for number in self._spans(line))))
+        constants = [f"{name} {value}" for name, value in self._constants.items() if name in words]
+        values = ", ".join([*(f"{name} {_number(value)}" for name, value in reads.items()), *constants, *tables])
         lacks = [
             name.removesuffix(".isValid()")
             for name, value in reads.items()
             if name.endswith(".isValid()") and not value
         ]
         path = "".join(f"; {part}" for header in lacks[:1] for part in self._path(header))
+        if reads.get("std.parser_error") == 0:
+            path += (
+                f"; the parser extracted {', '.join(s.name for s in self._steps if s.kind == 'extract') or 'nothing'}"
+            )
+        if reads.get("std.checksum_error") == 0:
+            path += self._verified()
         return f"{self._at(line)} is {str(outcome).lower()}" + (f" ({values}{path})" if values else "")
+
+    def _verified(self) -> str:
+        """Returns what verifies checksums, under what condition."""
+        line = next(
+            (n for n, code in enumerate(self._bare, start=1) if re.search(r"\bverify_checksum\w*\s*\(", code)), 0
+        )
+        if not line:
+            return "; nothing verifies a checksum"
+        asked = re.search(r"\(\s*(?:hdr\.)?(\w+)\.isValid\(\)", self._statement(line))
+        if asked is None:
+            return ""
+        valid = self._valid(asked[1], self._steps)
+        return "" if valid else f"; {self._at(line)} verifies nothing, since {asked[1]} is not valid"
 
     def _table(self, step: TrailStep) -> str:
         keys = ", ".join(f"{name} {_number(value)}" for name, value in step.reads)
@@ -361,8 +438,16 @@ class Trail:
     def _at(self, line: int) -> str:
         self.lines.add(line)
         lines = self.text.splitlines()
-        code = " ".join(self._bare[line - 1].split()) if 0 < line <= len(lines) else ""
+        code = " ".join(self._statement(line).split()) if 0 < line <= len(lines) else ""
         return f"line {line}, '{code if len(code) <= _SHOWN else code[: _SHOWN - 1] + '…'}'"
+
+    def _statement(self, line: int) -> str:
+        """Returns a line with the rest of its statement, or of its condition."""
+        code = self._bare[line - 1]
+        while code.count("(") > code.count(")") and line < len(self._bare):
+            code += " " + self._bare[line]
+            line += 1
+        return code
 
     def _local(self, name: str) -> str:
         """Returns a variable's name in the program, without the number of its copy."""
@@ -379,6 +464,17 @@ class Trail:
         return hidden.splitlines()
 
     @cached_property
+    def _left(self) -> set[int]:
+        """Returns the lines that are the skeleton's."""
+        return lines_left(self._bare, without_comments(self.given).splitlines()) if self.given else set()
+
+    @cached_property
+    def _constants(self) -> dict[str, str]:
+        """Returns the constants of the program, as they are written, without the width of numbers."""
+        found = re.findall(r"\bconst\s+bit<\d+>\s+(\w+)\s*=\s*([^;]+);", self._code)
+        return {name: re.sub(r"\b\d+w(?=\d)", "", " ".join(value.split())) for name, value in found}
+
+    @cached_property
     def _parsed(self) -> tuple[dict[int, tuple[_Within, ...]], dict[int, int]]:
         try:
             return _blocks(self.text)
@@ -392,6 +488,21 @@ class Trail:
     @property
     def _conditions(self) -> dict[int, int]:
         return self._parsed[1]
+
+
+def _once(parts: Iterable[str]) -> Iterator[str]:
+    """Yields sentences that are not empty, each once, as soon as it is asked for."""
+    seen = {""}
+    for part in parts:
+        if part not in seen:
+            seen.add(part)
+            yield part
+
+
+def _in_code(name: str) -> str:
+    """Returns a pattern of a name as it stands in the program."""
+    first, _, rest = name.partition(".")
+    return rf"(?:hdr\.)?{re.escape(name)}" if first not in ("std", "meta") else rf"\w+\.{re.escape(rest)}"
 
 
 def _short(name: str) -> str:

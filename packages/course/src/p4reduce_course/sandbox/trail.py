@@ -22,7 +22,7 @@ from p4switch.interpreter.trace import (
     TableApplied,
     Verdict,
 )
-from p4switch.program.actions import GenerateDigest, MarkToDrop, RegisterRead, RegisterWrite
+from p4switch.program.actions import GenerateDigest, Hash, MarkToDrop, RegisterRead, RegisterWrite
 from p4switch.program.errors import SourceInfo
 from p4switch.program.expressions import (
     Arith,
@@ -152,6 +152,8 @@ class _Trail:
                     short = name.rpartition(".")[2]
                     yield self._changed("read", source, change, cell=cell, reads=reads, text=short)
             case _:
+                if isinstance(primitive, Hash):
+                    reads = self._reads(self.program.calculations[primitive.calculation].inputs)
                 for change in event.changes:
                     yield self._changed("set", source, change, reads=reads)
         for change in event.changes:
