@@ -34,9 +34,6 @@ from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
 from p4switch.base.values import PS_PER_S
 
-# The state of the network, from the counters of its switches.
-
-
 # Forecasts of load: the other traffic that links will carry when a decision has taken effect.
 
 

@@ -17,9 +17,6 @@ from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Problem, TreeLayo
 from p4reduce.control_plane.plans.routes import Ints, no_way
 from p4reduce.topologies.model import Hop
 
-# Aggregation trees as overlays: growing a tree over chosen switches, pruning it, limiting its fan-ins.
-
-
 # Junctions where terminals join existing paths of a tree, because an edge in use costs nothing more.
 
 

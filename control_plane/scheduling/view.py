@@ -41,9 +41,6 @@ from p4reduce.topologies import Topology, format_rate
 from p4reduce.topologies.model import Hop
 from p4switch.base.values import PS_PER_S
 
-# Policies: plug-ins that give a task its trees.
-
-
 # A policy's knowledge of the network: rates, load, reservations, failed links, free slots.
 
 

@@ -86,9 +86,6 @@ def measure(packets: int, payload: int) -> dict[str, Any]:
     }
 
 
-# Measurements: forwarding alone, any number of racks, a two-level tree, and one large all-reduce.
-
-
 # A two-level tree of switches that run the P4 program: leaves sum over their workers, a spine over the leaves.
 
 

@@ -21,8 +21,6 @@ from p4switch.base.values import PS_PER_US, table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from p4reduce.runs.result import RunResult
-
 
 # A run in one row: raw figures for CSV and JSON, and the printed table.
 

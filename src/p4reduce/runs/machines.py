@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, Self
+from typing import IO, Any, Final, Self
 
 from p4reduce import __version__
 from p4reduce.base.records import from_plain
@@ -44,9 +44,6 @@ from p4reduce.runs.launch import (
     Names,
     torch_environment,
 )
-
-if TYPE_CHECKING:
-    pass
 
 SSH: Final = ("ssh", *(f"-o{flag}" for flag in ("BatchMode=yes", "ConnectTimeout=20", "ServerAliveInterval=5",
         "ServerAliveCountMax=3")))  # fmt: skip

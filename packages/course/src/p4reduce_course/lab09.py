@@ -392,9 +392,6 @@ class RanksTask:
         return weights
 
 
-# Grading of lab 09: the hooks of all ranks run at the same time, over switches in virtual time.
-
-
 # Explanations of a wrong mean and of a slow step.
 
 

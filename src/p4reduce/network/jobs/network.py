@@ -56,9 +56,6 @@ from p4switch.program.program import Program
 if TYPE_CHECKING:  # without background traffic its machine code is not compiled
     from p4reduce.network.background import Background, Requests
 
-# The embedded switches of a topology, served over P4Runtime on a loopback port, and their controller.
-
-
 # The P4 program that a run uses: p4c's output from the package, or the user's own.
 
 

@@ -36,9 +36,6 @@ from p4reduce.topologies.model import Hop
 from p4switch.base.closing import Closable
 from p4switch.base.safe_yaml import one_line
 
-# The executor in another process, as the orchestrator sees it.
-
-
 # Requests to an executor in another process and its answers, as plain data in messages of ``group/remote.py``.
 
 

@@ -11,9 +11,6 @@ from typing import Final
 from p4reduce.base.output import time_text
 from p4reduce.control_plane.tdm.schedule import Schedule
 
-# Elements of SVG and HTML as text. Everything that is not already ``Markup`` is escaped.
-
-
 # Colours and type of the report, light and dark. All text keeps a contrast of at least 4.5 : 1 (WCAG 2.2 AA).
 
 

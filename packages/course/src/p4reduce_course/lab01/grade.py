@@ -51,9 +51,6 @@ from p4switch.tables import Exact
 from p4switch.trace.entries import Entries, EntriesError, load_entries
 from p4switch.trace.to_text import TextFormat, of_folder
 
-# One switch of the tree, tested packet by packet: its right behaviour, and the entries that explain a wrong one.
-
-
 # From a switch's mistake to the entry that causes it. Each function returns (message, place).
 
 

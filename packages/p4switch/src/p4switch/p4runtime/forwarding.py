@@ -34,9 +34,6 @@ from p4switch.p4runtime.table_entries import ProfileEntries, TableEntries
 from p4switch.p4runtime.updates import Kind, copied, invalid
 from p4switch.program import Program, ProgramError, load_program
 
-# Pipeline configurations: P4Info and BMv2 JSON, loaded and checked.
-
-
 # Controller headers: conversion between a frame's first bytes and PacketMetadata.
 
 

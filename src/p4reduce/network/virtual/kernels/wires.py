@@ -71,14 +71,6 @@ from p4switch.abi import CLONE_VALID, CPU_PORT, INSTANCE_EGRESS_CLONE, INSTANCE_
 from p4switch.base.values import PS_PER_S, PS_PER_US
 from p4switch.native.memory import copy_bytes
 
-# A switch's output port: eight finite queues in strict priority, and egress for the frame that leaves.
-#
-# As in BMv2's simple_switch, the higher number leaves first, a priority without a queue drops, each queue holds
-# ``capacity`` frames and drops those that come when it is full (tail drop), and egress runs when a copy leaves its
-# queue. Unlike there, egress is told the depths of the copy's own queue, not those of all queues of the port: the
-# program marks congestion by them, and a class must not be slowed down by frames that wait behind it.
-
-
 # Egress for one copy of a packet, and its detours: clones, recirculated frames.
 
 
@@ -197,6 +189,14 @@ def peek_egress(w: Any, node_index: int, phv_index: int, frame_index: int) -> in
 
 _CPU_PORT: Final = np.int64(CPU_PORT)
 _EMPTY: Final = np.int64(0)
+
+
+# A switch's output port: eight finite queues in strict priority, and egress for the frame that leaves.
+#
+# As in BMv2's simple_switch, the higher number leaves first, a priority without a queue drops, each queue holds
+# ``capacity`` frames and drops those that come when it is full (tail drop), and egress runs when a copy leaves its
+# queue. Unlike there, egress is told the depths of the copy's own queue, not those of all queues of the port: the
+# program marks congestion by them, and a class must not be slowed down by frames that wait behind it.
 
 
 @kernel
