@@ -18,9 +18,6 @@ from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import job_folder
 
-# Slurm's commands. They run without a shell, so the names of jobs are never executed.
-
-
 # What goes wrong with Slurm.
 
 
@@ -254,6 +251,9 @@ _CYCLES: Final = re.compile(r"Main schedule statistics.*?Total cycles:\s*(\d+)",
 
 
 @dataclass(frozen=True)
+# Slurm's commands. They run without a shell, so the names of jobs are never executed.
+
+
 class SlurmClient:
     """Asks the slurmctld that ``environment`` (SLURM_CONF) leads to. Errors are `SlurmError`."""
 

@@ -25,11 +25,6 @@ from p4switch.base.closing import Closable
 if TYPE_CHECKING:
     from pyroute2.netlink.exceptions import NetlinkError
 
-# Interfaces of one network namespace through netlink: veth pairs, addresses, disabled offloads, shaping.
-#
-# Every function works in the namespace of the calling thread.
-
-
 # Detection of interfaces without carrier: the kernel reports changes, and only then are the interfaces read.
 
 
@@ -109,6 +104,11 @@ _OFFLOADS: Final = {
     "GRO": 0x2C,
 }
 """Commands of ethtool (linux/ethtool.h) that switch an offload on or off."""
+
+
+# Interfaces of one network namespace through netlink: veth pairs, addresses, disabled offloads, shaping.
+#
+# Every function works in the namespace of the calling thread.
 
 
 @contextlib.contextmanager
