@@ -338,8 +338,7 @@ def regroom(plan: GroomingPlan, options: GroomingOptions = DEFAULT, price: float
 
 
 def laid_anew(before: GroomingPlan, after: GroomingPlan) -> list[int]:
-    """Return the indices of tasks whose use differs between two plans of the same tasks, or that only one plan admits.
-    """
+    """Return the indices of tasks whose use differs between two plans of the same tasks, or that only one admits."""
 
     def laid(plan: GroomingPlan, place: int) -> set[object]:
         return {(plan.lightpaths[use.lightpath], use.slots, use.worker) for use in plan.uses[place]}

@@ -47,8 +47,8 @@ class Spine:
     delta_s, slot_s, guard_s : float
         Dark time of slow transceivers when switched; length of a slot, and the part of it in which fast ones are dark.
     lag_s, chunk_s : float
-        Further loss of a slot until the sum of its last chunk is back; time of a chunk, of which a slot holds a whole
-        number (0: any part of one).
+        Further loss of a slot until the sum of its last chunk has returned; time of a chunk, of which a slot holds a
+        whole number (0: a slot may hold a part).
     """
 
     leaves: int
@@ -82,7 +82,7 @@ class Spine:
 class CircuitRun:
     """A pair that is joined in consecutive slots: by port 2 c of the first leaf and 2 c + 1 of the other (c: channel).
 
-    Ports are counted among those that rotate.
+    Only the ports that rotate are counted.
     """
 
     channel: int
@@ -103,7 +103,7 @@ class SpinePlan:
         W - k, the number of rotating ports.
     slots : int
         Number of slots in total.
-    runs : tuple of Run
+    runs : tuple of CircuitRun
         By channel and time.
     time_s : float
         T.

@@ -116,7 +116,7 @@ class FlowDetector:
 
     @property
     def attained(self) -> int:
-        """Bytes of the flow that is under way; 0 without one."""
+        """Bytes of the flow in progress; 0 if there is none."""
         return 0 if self._began is None else self._total - self._began[1]
 
     def read(self, now_ps: int, total: int, *, waiting: bool = False) -> ObservedFlow | None:
@@ -188,7 +188,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class JobFacts:
-    """Known or predicted facts, or an oracle's, about one job now. None: unknown.
+    """Facts about one job now: known, predicted or from an oracle. None: unknown.
 
     Attributes
     ----------
@@ -209,7 +209,7 @@ class JobFacts:
     deadline_ps : int or None
         Time until the running iteration is due, picoseconds from now.
     newest, oldest : int
-        Iterations of its newest and its oldest batch in flight; the same for a synchronous job.
+        Iteration numbers of its newest and its oldest batch in flight; the same for a synchronous job.
     """
 
     name: str
@@ -289,7 +289,7 @@ class Situation:
 
 @dataclass(frozen=True)
 class Order:
-    """Groups of flows, the most urgent first; those of one group tie. `cut` makes queues of them."""
+    """Groups of flows, the most urgent first; flows of one group tie. `cut` divides the groups among queues."""
 
     groups: tuple[tuple[Flow, ...], ...]
 
@@ -315,7 +315,7 @@ class Paces:
 
 @dataclass(frozen=True)
 class Shifts:
-    """Delay of each job's next flow, picoseconds, once. All are in one class."""
+    """One-time delay of each job's next flow in picoseconds. All are in one class."""
 
     by_job: Mapping[str, int]
 
@@ -375,7 +375,7 @@ _P = TypeVar("_P", bound=Callable[..., Answer])
 
 
 def register_priority_policy(name: str, *, within: bool = False) -> Callable[[_P], _P]:
-    """Return a decorator that registers a policy under ``name``; ``within``: call it while flows are in progress, too.
+    """Return a decorator that registers a policy under ``name``; ``within``: call it also while flows are in progress.
     """
 
     def add(policy: _P) -> _P:
@@ -597,8 +597,7 @@ def slowdowns(took: Mapping[str, float], alone: Mapping[str, float]) -> dict[str
 
 
 def jain(values: Sequence[float]) -> float:
-    """Return Jain's index, (sum x)^2 / (n * sum x^2), 1/n .. 1; 1 without values (Jain, Chiu, Hawe 1984, DEC-TR-301).
-    """
+    """Return Jain's index (sum x)^2 / (n * sum x^2), 1/n .. 1; 1 without values (Jain, Chiu, Hawe 1984, DEC-TR-301)."""
     largest = max(values, default=0.0)
     if largest <= 0:
         return 1.0

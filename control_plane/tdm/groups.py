@@ -686,7 +686,7 @@ class Ready:
     dark_s: float
     """seconds until its circuits are lit"""
     communicates_s: float
-    """seconds from then until its end: the time of the busiest of its circuits and NICs"""
+    """seconds from then until its communication ends: the time of the busiest of its circuits and NICs"""
 
 
 def pairs_of(carried: CarriedJobs, j: int, configuration: int = 0) -> set[Edge]:

@@ -337,8 +337,7 @@ class _Wide(_Bounded):
 
 @cache
 def circuits_up_to_names(pods: int, ports: int) -> tuple[Any, ...]:
-    """Return the configurations to which no circuit can be added, one of each class that differs only in pods' names.
-    """
+    """Return configurations to which no circuit can be added, one of each class that differs only in pods' names."""
     listed = all_circuits(pods, ports, 10**5)
     if listed is None:
         raise TdmError(f"exact: {ports} ports of {pods} pods are too many ways to lay circuits; use policy striped")
