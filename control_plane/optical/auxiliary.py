@@ -182,7 +182,7 @@ class Fibres:
         return -(-self.network.rate_bps // (SLICE_BPS * bits)) + 1 if bits else 0
 
     def fit(self, lights: Lights, fibres: tuple[int, ...], count: int) -> int:
-        """Return the first of ``count`` slices that are free on all fibres, chosen as ``assign`` says; -1: none."""
+        """Return the first of ``count`` slices free on all fibres, chosen as ``assign`` says; -1: none."""
         free: npt.NDArray[np.bool_] = np.logical_and.reduce(lights.free[list(fibres)])
         run = np.convolve(free, np.ones(count, np.int64), "valid") == count if count > 1 else free
         if not run.any():
@@ -343,8 +343,7 @@ class _Costs:
         self._stale = True
 
     def nearest(self, inside: set[int], wanted: set[int]) -> list[int] | None:
-        """Return the cheapest path from the tree to a terminal, once the costs of its edges are exact; None: there is
-        none.
+        """Return the cheapest path from the tree to a terminal, once its edges' costs are exact; None: there is none.
         """
         while True:
             path = self._dijkstra(inside, wanted)

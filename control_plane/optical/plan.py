@@ -135,8 +135,7 @@ class GroomingPlan:
         return TreeLayout(root, parent, paths=full)
 
     def depths_ps(self, task: int) -> dict[str, int]:
-        """Return the propagation in ps from each router of a task's tree, or each worker of its flows, to the server.
-        """
+        """Return the propagation ps from each router of a task's tree, or each worker of its flows, to the server."""
         numbers = [self._delay_ps(lightpath) for lightpath in self.lightpaths]
         if not self.trees:
             flows = dict.fromkeys(self.tasks[task].workers, 0)

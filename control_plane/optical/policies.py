@@ -291,9 +291,7 @@ class _Search:
         return _State(lights, tuple(granted), granted.count(None), 2 * len(lights.lit), copies, worth)
 
     def _changed(self, state: _State) -> _State:
-        """Remove and add some tasks again: random ones, or those of a lightpath, between whose ends new ones are
-        avoided.
-        """
+        """Remove and add again some tasks: random ones, or those of a lightpath, which new lightpaths then avoid."""
         draw = self._random
         lights = state.lights.copy()
         self._grooming.groomer = Groomer(self._grooming.fibres, lights)

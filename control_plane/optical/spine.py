@@ -230,8 +230,7 @@ def _units(left: Floats, spine: Spine) -> Ints:
 
 
 def greedy_circuits(work: Floats, most: int) -> Ints:
-    """Return L (leaves, leaves): each step adds a circuit for the pair with most work per circuit, up to ``most`` a
-    leaf.
+    """Return L (leaves, leaves): each step adds a circuit for the pair with most work per circuit, to ``most`` a leaf.
     """
     circuits = np.zeros(work.shape, np.int64)
     used = np.zeros(len(work), np.int64)
@@ -277,7 +276,7 @@ def rotation(units: Ints, ports: int) -> tuple[CircuitRun, ...]:
 
 
 def _oriented(units: Ints) -> Ints:
-    """Orient edges, with as many into a node as out of it, up to one: halves, and an Euler tour over odd edges."""
+    """Orient edges so that a node's arcs in and out differ by at most one: halves, and an Euler tour over odd edges."""
     arcs = units // 2
     odd: nx.Graph[int] = nx.Graph([(a, b) for a, b in np.argwhere(np.triu(units % 2)).tolist()])
     spare = -1  # an extra node joins those of odd degree

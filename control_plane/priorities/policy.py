@@ -375,8 +375,7 @@ _P = TypeVar("_P", bound=Callable[..., Answer])
 
 
 def register_priority_policy(name: str, *, within: bool = False) -> Callable[[_P], _P]:
-    """Return a decorator that registers a policy under ``name``; ``within``: call it also while flows are in progress.
-    """
+    """Return a decorator that registers a policy as ``name``; ``within``: call it also while flows are in progress."""
 
     def add(policy: _P) -> _P:
         PRIORITY_POLICIES.add(name, policy)

@@ -353,8 +353,7 @@ class _Job:
 
 
 def several_hops(units: Sequence[Sequence[int]], loads: Sequence[int], free: Sequence[int]) -> Hops | None:
-    """Return circuits and routes for all-to-alls that communicate at the same time; jobs with common pods share
-    circuits.
+    """Return circuits and routes for simultaneous all-to-alls; jobs with common pods share circuits.
 
     Parameters
     ----------

@@ -43,8 +43,9 @@ SHORT: Final = 1e-9
 
 @kernel
 def least_star(k: int, pods: int, first: Any, terms: Any, units: Any, price: Any, coefs: Any) -> float:
-    """Fill ``coefs`` with the degrees (or units) of a commodity's least tree (or paths), circuits free; return its
-    price.
+    """Find a commodity's least tree or paths with free circuits; fill ``coefs`` and return the price.
+
+    ``coefs``: the degree of each pod in the tree; for an all-to-all, the pairs of units of which one is in the pod.
     """
     count = first[k + 1] - first[k]
     total = 0.0

@@ -415,9 +415,7 @@ class TreeGroups(KnownGroups):
         return plans
 
     def givens(self, group: Group) -> list[list[int]]:
-        """Return numbers of units to try for the jobs: those of gangs; for elastic jobs shares of the GPUs, and whole
-        pods.
-        """
+        """Return numbers of units to try: those of gangs; for elastic jobs shares of the GPUs, and whole pods."""
         jobs = [self.jobs[j] for j in group]
         network = self.network
         tried: list[list[int]] = []

@@ -266,8 +266,7 @@ class JobLine(BaseModel):
     iterations: int | None = None
 
     def job(self, scale: float) -> TdmJob:
-        """Convert to a job with bytes and times divided by ``scale``. Raises `TdmError` for missing or contradictory
-        fields.
+        """Convert to a job with bytes and times divided by ``scale``; `TdmError` for missing or contradictory fields.
         """
         where = f"job {self.name[:40]!r}"
         hosts = self.workers if isinstance(self.workers, tuple) else ()
@@ -569,9 +568,7 @@ def busiest_nic_s(jobs: Sequence[TdmJob], placements: Sequence[Placement], netwo
 
 
 def busiest_gpu_s(jobs: Sequence[TdmJob], placements: Sequence[Placement], network: OpticalNetwork) -> float:
-    """Return the seconds until all have trained on shared GPUs: a server's GPU seconds over its GPUs, or the longest
-    job.
-    """
+    """Return the seconds until all jobs have trained: a server's GPU seconds over its GPUs, or the longest job."""
     work: dict[str, float] = {}
     longest = 0.0
     for job, placement in zip(jobs, placements, strict=True):

@@ -43,7 +43,7 @@ from p4reduce.control_plane.tdm.switched import agree, nameless, striped_groups,
 #     sum_c x_jc = 1,  sum_i n_ij = g_j,  x_in(j, i) <= n_ij <= s x_in(j, i),  sum_j n_ij <= s,
 #     sum_jc x_jc load(j, c, i, k) <= B T L_ik,  sum_k L_ik <= R,  L symmetric and whole.
 #
-# T is found by bisection: every feasible solution has a T of its own, which may be smaller.
+# Bisection finds T; the T of a feasible solution may be smaller than the T asked for.
 
 
 PODS: Final = 5

@@ -102,11 +102,11 @@ def best_sharing(
 def play(
     a: TimesAlone, b: TimesAlone, first: int | None, iterations: int = _ITERATIONS, *, shift_s: float = 0.0
 ) -> tuple[float, float]:
-    """Return the throughput of two jobs that share GPUs and links without gates, relative to alone; the second begins
-    ``shift_s`` later.
+    """Return the throughput, relative to alone, of two jobs that share GPUs and links without gates.
 
-    Each trains and communicates in turn. If both want the same resource, job ``first`` has it, or (None) each has half.
-    Simulates events until the longer job has done ``iterations``; whole iterations after the first quarter count.
+    The second begins ``shift_s`` later. Each trains and communicates in turn. If both want the same resource, job
+    ``first`` has it, or (None) each has half. Simulates events until the longer job has done ``iterations``; whole
+    iterations after the first quarter count.
     """
     if a.period_s <= 0 or b.period_s <= 0:
         return 1.0, 1.0
@@ -155,11 +155,11 @@ def play(
 
 
 def _long_and_short(long: TimesAlone, short: TimesAlone, *, first: bool) -> tuple[float, float]:
-    """Return relative throughputs if one job iterates often in each phase of the other; ``first``: the short job has
-    priority.
+    """Return relative throughputs (long, short) in the limit of many short iterations in a phase of the long job.
 
-    While the long job trains, an iteration of the short one takes 2 w + c with sharing, in which the long one gets w +
-    c; with priority it takes w + c and leaves c. While the long one communicates, w and c are exchanged.
+    ``first``: the short job has priority. While the long job trains, an iteration of the short one takes 2 w + c with
+    sharing, in which the long one gets w + c; with priority it takes w + c and leaves c. While the long one
+    communicates, w and c are exchanged.
     """
     w, c = short.train_s, short.communicate_s
     took = (short.period_s, short.period_s) if first else (2 * w + c, w + 2 * c)

@@ -46,7 +46,7 @@ class TurnOptions:
     seed: int = 1
     """seed of random numbers"""
     reading: Reading = "overlap"
-    """reading of the paper's equation (3)"""
+    """reading of the paper's equation (3); see `process_s`"""
     clock: Clock = "completion"
     guard_s: float = 0.0
     """time in s at the end of slots in which no chunk is started"""
@@ -57,8 +57,8 @@ class TurnOptions:
     best: bool = False
     """of `seed`: whether to use the best partition with enough ports (which packets need), not that of Algorithm 1"""
     of: Objective = "round"
-    """objective of `best`: the shortest longest iteration of a job (with two groups, the round), or the most mean
-    throughput relative to alone"""
+    """objective of `best`: least longest iteration of a job (of two groups, the round), or highest mean throughput
+    relative to alone"""
     progress: Progress | None = field(default=None, compare=False)
     """progress of planning"""
     flows: int = 4

@@ -186,10 +186,10 @@ class Schedule:
 
 
 def turns_of(schedule: Schedule, cycle: Cycle) -> dict[int, list[str]]:
-    """Return the jobs that communicate at the same time, by process, or by group if there is one process; in their
-    order.
+    """Return the jobs that communicate at the same time, by process, or by group if there is one process.
 
-    The result has one entry if all windows open at once: then all jobs train together, and communicate together.
+    The jobs are in the order of the cycle. The result has one entry if all windows open at once: then all jobs train
+    together, and communicate together.
     """
     turns: dict[int, list[str]] = {}
     together = len({schedule.plan(name).start_s for name in cycle.jobs}) == 1

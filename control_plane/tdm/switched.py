@@ -52,8 +52,7 @@ from p4reduce.control_plane.tdm.stripes import LARGE, MOST_NAMED, StripedGroups,
 
 @register_scheduler("seed")
 def seed(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """Return the source's schedule: Algorithms 1 to 3, then release GPUs of a group that waits (g_j <- ceil(g_j W /
-    T)).
+    """Return the source's schedule: Algorithms 1 to 3, then release GPUs where a group waits (g_j <- ceil(g_j W / T)).
     """
     planner = SeedGroups(jobs, network, direct=options.best)
     rounds = RoundTimes(jobs, planner, network.delta_s, options.reading)
@@ -64,9 +63,7 @@ def seed(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) 
 
 @register_scheduler("tdm")
 def tdm(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """Return our schedule: few pods, trees of ToRs, pipelined chunks, flips and swaps from several starts, local
-    search.
-    """
+    """Return our schedule: few pods, trees of ToRs, pipelined chunks, flips and swaps, several starts, local search."""
     return two_groups("tdm", jobs, network, options, best_partition(jobs, network, options))
 
 
@@ -198,8 +195,7 @@ _CANDIDATES: Final = 6
 
 
 def striped_partition(groups: StripedGroups, reading: Reading, restarts: int) -> Partition:
-    """Return the best two groups: of all partitions for few jobs, else of the partitions that are good with one tree a
-    job.
+    """Return the best two groups: of all partitions for few jobs, else of partitions that are good with one tree a job.
 
     Raises
     ------
@@ -302,7 +298,7 @@ def renamed(plan: GroupPlan, order: Sequence[int]) -> GroupPlan:
 def _same_for_both(
     jobs: Sequence[TdmJob], partition: Partition, network: OpticalNetwork, movable: int | None
 ) -> list[Partition]:
-    """Return partitions with one configuration for both groups: any one if they are few, else that of either group."""
+    """Return partitions with one configuration for both groups: each one if they are few, else that of either group."""
     known = all_circuits(network.pods, network.ports)
     tried = list(_matrices(partition)) if known is None or network.pods > MOST_NAMED else list(known)
     laid: list[list[GroupPlan | None]] = []
@@ -361,9 +357,7 @@ def striped_groups(jobs: Sequence[TdmJob], network: OpticalNetwork, moves: int, 
 
 @register_scheduler("striped", turns=False)
 def striped(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """Divide jobs into stripes, a tree each, with relays: column generation over Steiner trees, whole circuits,
-    placement.
-    """
+    """Divide jobs into stripes, trees with relays: column generation over Steiner trees, whole circuits, placement."""
     groups = striped_groups(tuple(jobs), network, options.moves, options.seed)
     partition = striped_partition(groups, options.reading, options.restarts)
     return two_groups("striped", jobs, network, options, agree(jobs, partition, network, options.reading))
