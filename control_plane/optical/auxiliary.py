@@ -343,8 +343,7 @@ class _Costs:
         self._stale = True
 
     def nearest(self, inside: set[int], wanted: set[int]) -> list[int] | None:
-        """Return the cheapest path from the tree to a terminal, once its edges' costs are exact; None: there is none.
-        """
+        """Return the cheapest path from the tree to a terminal, once its edges' costs are exact; None: unreachable."""
         while True:
             path = self._dijkstra(inside, wanted)
             if path is None or all(self._certain(a, b) for a, b in pairwise(path)):

@@ -230,8 +230,7 @@ def _units(left: Floats, spine: Spine) -> Ints:
 
 
 def greedy_circuits(work: Floats, most: int) -> Ints:
-    """Return L (leaves, leaves): each step adds a circuit for the pair with most work per circuit, to ``most`` a leaf.
-    """
+    """Return L (leaves, leaves): each step adds a circuit for the pair with most work per circuit, ``most`` a leaf."""
     circuits = np.zeros(work.shape, np.int64)
     used = np.zeros(len(work), np.int64)
     while True:

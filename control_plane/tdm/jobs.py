@@ -266,8 +266,7 @@ class JobLine(BaseModel):
     iterations: int | None = None
 
     def job(self, scale: float) -> TdmJob:
-        """Convert to a job with bytes and times divided by ``scale``; `TdmError` for missing or contradictory fields.
-        """
+        """Convert to a job with bytes and times divided by ``scale``; `TdmError` for missing or conflicting fields."""
         where = f"job {self.name[:40]!r}"
         hosts = self.workers if isinstance(self.workers, tuple) else ()
         units = len(hosts) if hosts else self.workers

@@ -241,8 +241,7 @@ def eps_ideal(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOpti
 
 @register_scheduler("eps-ecmp", turns=False)
 def eps_ecmp(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """Carry out `tdm` in that leaf-spine with ECMP: each tree edge is ``options.flows`` flows, each hashed to a spine.
-    """
+    """Carry out `tdm` in that leaf-spine with ECMP: a tree edge is ``options.flows`` flows, each hashed to a spine."""
     return _electrical("eps-ecmp", jobs, network, options)
 
 
@@ -328,8 +327,7 @@ def free(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) 
 
 @register_scheduler("exclusive", turns=False)
 def exclusive(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """Run one job of a pair at a time (with arrivals, first in, first out, with backfilling: see the flow-level model).
-    """
+    """Run one job of a pair at a time. (With arrivals: first in, first out, backfilling; see the flow-level model.)"""
     return _schedule("exclusive", jobs, network, options, lambda _a, _b: Sharing("exclusive", (0.5, 0.5)))
 
 

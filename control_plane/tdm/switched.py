@@ -52,8 +52,7 @@ from p4reduce.control_plane.tdm.stripes import LARGE, MOST_NAMED, StripedGroups,
 
 @register_scheduler("seed")
 def seed(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """Return the source's schedule: Algorithms 1 to 3, then release GPUs where a group waits (g_j <- ceil(g_j W / T)).
-    """
+    """Return the source's schedule: Algorithms 1 to 3, then release GPUs of waiting groups (g_j <- ceil(g_j W / T))."""
     planner = SeedGroups(jobs, network, direct=options.best)
     rounds = RoundTimes(jobs, planner, network.delta_s, options.reading)
     partition = search_partition(rounds, seed=options.seed) if options.best else hill_climbing(rounds)
