@@ -221,7 +221,7 @@ class _Search:
         return self._annealed(best)
 
     def change(self, plan: GroomingPlan, price: float) -> GroomingPlan:
-        """Return a changed plan; each task that is moved must save ``price`` transponders."""
+        """Return a changed plan; the transponders that it saves must outweigh ``price`` for each task that is moved."""
         if self._options.budget:
             self._limit = self._options.budget * plan.fibre_copies
         groomer = self._grooming.groomer = Groomer(self._grooming.fibres)

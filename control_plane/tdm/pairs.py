@@ -86,7 +86,7 @@ def best_sharing(
     modes: Sequence[Mode] = ("gated", "priority", "free", "exclusive"),
     least: float = LEAST,
 ) -> Sharing:
-    """Return the mode with the greatest total throughput that leaves each job at least ``least`` of alone."""
+    """Return the mode of greatest total throughput that leaves each job at least ``least`` of alone; else exclusive."""
     exclusive = Sharing("exclusive", (0.5, 0.5))
     if "gated" in modes:  # no mode beats two undisturbed jobs
         gated = sharings(a, b, ("gated",))[0]
@@ -243,7 +243,7 @@ def _part(own: float, period: float) -> float:
     return min(1.0, own / period) if period > 0 else 1.0
 
 
-# Jobs in two layers over the line of GPUs: jobs that overlap form a component with a barrier of its own.
+# Jobs in two layers over the line of GPUs: jobs that overlap form a component with its own barrier.
 #
 # A component has jobs of both layers, which take turns like two groups: its period is max(max c_A, max w_B) + max(max
 # c_B, max w_A). A pair is a component of two jobs (which may share in any other mode, too), two groups are one

@@ -26,7 +26,7 @@ from p4reduce.control_plane.tdm.schedule import Matrix, PodRoute
 Units = tuple[tuple[int, ...], ...]
 """units of each job, in each pod"""
 MOST_NAMED: Final = 5
-"""largest number of pods for which all their names are tried"""
+"""largest number of pods for which all renamings are tried"""
 MOST_LISTED: Final = 64
 """largest number of configurations that are all examined; above it, circuits are exchanged one by one"""
 _TRIED: Final = 48

@@ -184,7 +184,7 @@ def _released(partition: Partition, planner: SeedGroups, network: OpticalNetwork
     return Partition(released.groups, time) if time <= partition.round_s else partition
 
 
-# Two groups, each in stripes over circuits of its own: `striped`.
+# Two groups, each in stripes over its own circuits: `striped`.
 
 
 MOST_JOBS: Final = 10
