@@ -66,7 +66,7 @@ def descend(
 
 
 def _without(values: Floats) -> Floats:
-    """Return the largest value without each value in turn; the last value stands for no job and is never left out."""
+    """Return, for each value, the largest of the others; the last value stands for no job and is never left out."""
     if len(values) == 1:
         return values
     order = np.argsort(values)

@@ -16,7 +16,7 @@ import numpy as np
 from p4reduce.control_plane.tdm.schedule import Mode
 
 LEAST: Final = 0.48
-"""least throughput of a job in a pair, relative to alone"""
+"""least throughput of a job in a pair, relative to running alone"""
 _ITERATIONS: Final = 40
 """number of simulated iterations of the longer job"""
 _SAME: Final = 1e-12
@@ -40,7 +40,7 @@ class TimesAlone:
 
 @dataclass(frozen=True)
 class Sharing:
-    """A mode of sharing for two jobs, and the throughput of each relative to alone."""
+    """A mode of sharing for two jobs, and the throughput of each relative to running alone."""
 
     mode: Mode
     relative: tuple[float, float]
@@ -102,7 +102,7 @@ def best_sharing(
 def play(
     a: TimesAlone, b: TimesAlone, first: int | None, iterations: int = _ITERATIONS, *, shift_s: float = 0.0
 ) -> tuple[float, float]:
-    """Return the throughput, relative to alone, of two jobs that share GPUs and links without gates.
+    """Return the throughput, relative to running alone, of two jobs that share GPUs and links without gates.
 
     The second begins ``shift_s`` later. Each trains and communicates in turn. If both want the same resource, job
     ``first`` has it, or (None) each has half. Simulates events until the longer job has done ``iterations``; whole
@@ -232,7 +232,7 @@ def match(
 
 
 def relative(pairs: Sequence[tuple[int, int, Sharing]], alone: Sequence[int]) -> Mapping[int, float]:
-    """Return the throughput of each job relative to alone."""
+    """Return the throughput of each job relative to running alone."""
     rates = dict.fromkeys(alone, 1.0)
     for a, b, way in pairs:
         rates[a], rates[b] = way.relative
@@ -248,7 +248,7 @@ def _part(own: float, period: float) -> float:
 # A component has jobs of both layers, which take turns like two groups: its period is max(max c_A, max w_B) + max(max
 # c_B, max w_A). A pair is a component of two jobs (which may share in any other mode, too), two groups are one
 # component of all jobs; so jobs that fit two layers are never refused. The search is for components whose widths, the
-# GPUs of the larger layer each, add up to at most the GPUs, with the greatest throughput relative to alone.
+# GPUs of the larger layer each, add up to at most the GPUs, with the greatest throughput relative to running alone.
 
 
 MOST_EXACT: Final = 8

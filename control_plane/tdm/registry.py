@@ -58,7 +58,7 @@ class TurnOptions:
     """of `seed`: whether to use the best partition with enough ports (which packets need), not that of Algorithm 1"""
     of: Objective = "round"
     """objective of `best`: least longest iteration of a job (of two groups, the round), or highest mean throughput
-    relative to alone"""
+    relative to running alone"""
     progress: Progress | None = field(default=None, compare=False)
     """progress of planning"""
     flows: int = 4

@@ -56,9 +56,7 @@ class PodTree:
     configuration: int = 0
     """index within the job's process of the configuration whose circuits it uses"""
     pipelined: bool = True
-    """whether chunks flow in both directions at once (F/B); else all of the push, then all of the pull (2F/B, the
-    source)
-    """
+    """whether both directions run at once, chunk by chunk (F/B); else all of the push, then all of the pull (2F/B)"""
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ class Tried:
     longest_s: float = 0.0
     """prediction: the longest iteration of a job; with two groups the round"""
     relative: float = 0.0
-    """prediction: mean throughput of the jobs, relative to alone"""
+    """prediction: mean throughput of the jobs, relative to running alone"""
     refused: str = ""
     """reason why there is no schedule"""
 
