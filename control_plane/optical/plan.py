@@ -135,8 +135,7 @@ class GroomingPlan:
         return TreeLayout(root, parent, paths=full)
 
     def depths_ps(self, task: int) -> dict[str, int]:
-        """Return the propagation in ps to the server from each router of a task's tree, or from each worker of flows.
-        """
+        """Return the propagation in ps to the server from each router of a task's tree, or from each worker's flow."""
         numbers = [self._delay_ps(lightpath) for lightpath in self.lightpaths]
         if not self.trees:
             flows = dict.fromkeys(self.tasks[task].workers, 0)

@@ -309,7 +309,7 @@ def _matchings(arcs: Ints, total: int) -> list[tuple[int, list[Pair]]]:
 
 
 def elephants(leaves: int, share: float, seed: int, *, pairs: int = 32, load_s: float = 1.0) -> Floats:
-    """Return random work: a few pairs (log-normal) have ``share`` of it all, every pair of leaves a part of the rest.
+    """Return a random matrix: a few pairs (log-normal) have ``share`` of all work, all pairs share the rest.
 
     ``load_s`` is the work of the busiest leaf, seconds of one transceiver.
     """
