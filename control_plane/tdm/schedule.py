@@ -56,7 +56,8 @@ class PodTree:
     configuration: int = 0
     """index within the job's process of the configuration whose circuits it uses"""
     pipelined: bool = True
-    """whether both directions run at once, chunk by chunk (F/B); else all of the push, then all of the pull (2F/B)"""
+    """whether both directions run at once, by chunks (F/B); else the whole push, then the whole pull (2F/B, the source)
+    """
 
 
 @dataclass(frozen=True)
