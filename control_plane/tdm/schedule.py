@@ -56,8 +56,7 @@ class PodTree:
     configuration: int = 0
     """index within the job's process of the configuration whose circuits it uses"""
     pipelined: bool = True
-    """whether both directions run at once, by chunks (F/B); else the whole push, then the whole pull (2F/B, the source)
-    """
+    """whether both directions run at once, by chunks (F/B); else first all push, then all pull (2F/B, the source)"""
 
 
 @dataclass(frozen=True)
