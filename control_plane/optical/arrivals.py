@@ -29,8 +29,8 @@ CONFIDENCE: Final = 0.95
 class Arrived:
     """Statistics of arrivals.
 
-    blocked, interrupted: shares of the arrivals; each new tree or flow of a running task is an interruption.
-    transponders and running: means over arrivals.
+    blocked, interrupted: numbers per arrival; a running task that gets other trees or flows counts as an interruption.
+    transponders, running: means over arrivals.
     """
 
     policy: str

@@ -90,7 +90,7 @@ class Lights:
     between: dict[Pair, tuple[int, ...]] = field(default_factory=dict)
 
     def copy(self) -> "Lights":
-        """A copy that can be changed independently."""
+        """Return a copy that can be changed independently."""
         return Lights(self.free.copy(), self.left.copy(), dict(self.lit), dict(self.taken), dict(self.between))
 
 
@@ -111,23 +111,23 @@ class Fibres:
         self.km: Final = np.array([fibre.delay_ps / PS_PER_KM for fibre in network.fibres])
         self._ends: Final = np.array(ends, np.int64).reshape(-1, 2)
         self.between: Final = np.full((self.size, self.size), np.inf)
-        """length in km of the fibre between two nodes, inf where there is none"""
+        """length in km of the fibre between two nodes, inf if there is none"""
         self.between[tuple(self._ends.T)] = self.between[tuple(self._ends.T[::-1])] = self.km
         self.spectrum: Final = network.wavelengths if grid == "fixed" else SLICES
         self._cheapest: dict[tuple[float, float, float], tuple[Floats, npt.NDArray[np.int32]]] = {}
         self._others: dict[Pair, tuple[tuple[int, ...], ...]] = {}
 
     def dark(self) -> Lights:
-        """The state in which nothing is lit."""
+        """Return the state in which nothing is lit."""
         left = np.array([self.network.at_most(name) for name in self.network.nodes], np.int64)
         return Lights(np.ones((len(self.km), self.spectrum), np.bool_), left)
 
     def weigh(self, new: float, way: PathWeights, hops: float, km: Any) -> Any:
-        """Cost of a path's fibres; ``new``: max(phi, d / T); kilometres may be an array."""
+        """Return the cost of a path's fibres; ``new``: max(phi, d / T); kilometres may be an array."""
         return hops * (new * WAVELENGTH + way.mu) + km * (way.lam + _TIE)
 
     def cheapest(self, new: float, way: PathWeights) -> tuple[Floats, npt.NDArray[np.int32]]:
-        """Costs of the fibres of every pair's cheapest path, and predecessors, (nodes, nodes) each."""
+        """Return the costs of the fibres of every pair's cheapest path, and predecessors, (nodes, nodes) each."""
         key = (new, way.lam, way.mu)
         if key not in self._cheapest:
             weights = [self.weigh(new, way, 1, km) for km in self.km.tolist()]
@@ -140,7 +140,7 @@ class Fibres:
         return self._cheapest[key]
 
     def path(self, a: int, b: int, before: npt.NDArray[np.int32]) -> tuple[int, ...]:
-        """The path from a to b, from predecessors."""
+        """Return the path from a to b, from predecessors."""
         path = [b]
         while path[-1] != a:
             path.append(int(before[a, path[-1]]))
@@ -154,7 +154,7 @@ class Fibres:
         return graph
 
     def others(self, a: int, b: int) -> tuple[tuple[int, ...], ...]:
-        """Paths of a pair: the shortest by fibres and by kilometres."""
+        """Return paths of a pair: the shortest by fibres and by kilometres, at most `PATHS` of each."""
         if (a, b) not in self._others:
             paths: dict[tuple[int, ...], None] = {}
             for weight in ("hops", "km"):
@@ -175,14 +175,14 @@ class Fibres:
         return Lit((path[0], path[-1]), path, over, len(over), lightpath.first, lightpath.count, km)
 
     def slices(self, km: float) -> int:
-        """Number of slices for a new lightpath of this length; 0: out of reach."""
+        """Return the number of slices for a new lightpath of this length; 0: out of reach."""
         if self.grid == "fixed":
             return 1
         bits = next((bits for bits, reach in REACH_KM if km <= reach), 0)
         return -(-self.network.rate_bps // (SLICE_BPS * bits)) + 1 if bits else 0
 
     def fit(self, lights: Lights, fibres: tuple[int, ...], count: int) -> int:
-        """First slice that is free on all fibres; -1: none."""
+        """Return the first of ``count`` slices free on all fibres, chosen as ``assign`` says; -1: none."""
         free: npt.NDArray[np.bool_] = np.logical_and.reduce(lights.free[list(fibres)])
         run = np.convolve(free, np.ones(count, np.int64), "valid") == count if count > 1 else free
         if not run.any():
@@ -204,7 +204,7 @@ class Groomer:
     # --- lightpaths
 
     def plan(self, path: tuple[int, ...]) -> Lit | None:
-        """A new lightpath along a path; None: a transponder, spectrum or reach is missing."""
+        """Return a new lightpath along a path; None: a transponder, spectrum or reach is missing."""
         fibres = tuple(self.fibres.number[pair] for pair in pairwise(path))
         km = float(self.fibres.km[list(fibres)].sum())
         count = self.fibres.slices(km)
@@ -214,7 +214,7 @@ class Groomer:
         return None if first < 0 else Lit((path[0], path[-1]), path, fibres, len(fibres), first, count, km)
 
     def light(self, lit: Lit) -> int:
-        """Light a lightpath; returns its number."""
+        """Light a lightpath; return its number."""
         lights, number = self.lights, self._next
         self._next += 1
         lights.lit[number], lights.taken[number] = lit, 0
@@ -248,7 +248,7 @@ class Groomer:
                 lights.free[list(lit.fibres), lit.first : lit.first + lit.count] = True
 
     def room(self, a: int, b: int, slots: int) -> list[int]:
-        """Lightpaths between two nodes with at least ``slots`` free slots."""
+        """Return the lightpaths between two nodes with at least ``slots`` free slots."""
         most = self.fibres.network.slots - slots
         return [n for n in self.lights.between.get((a, b), ()) if self.lights.taken[n].bit_count() <= most]
 
@@ -264,15 +264,16 @@ class Groomer:
         opaque: bool = False,
         no_new: Iterable[Pair] = (),
     ) -> dict[Pair, Taken] | None:
-        """A tree from a router to others: each step joins the nearest terminal to the tree (Takahashi, Matsuyama).
+        """Join a router to others by a tree: each step joins the nearest terminal to it (Takahashi, Matsuyama).
 
-        With one terminal it is a cheapest path. None: a terminal cannot be reached, and nothing is changed.
+        Return the uses by edge; with one terminal they are a cheapest path. None: a terminal cannot be reached, and
+        nothing is changed.
 
         Parameters
         ----------
         root, terminals, slots
             Numbers of nodes, and d.
-        way : Way
+        way : PathWeights
             Weights of costs.
         opaque : bool
             Whether each lightpath has one fibre, so that no router is bypassed.
@@ -342,7 +343,7 @@ class _Costs:
         self._stale = True
 
     def nearest(self, inside: set[int], wanted: set[int]) -> list[int] | None:
-        """The cheapest path from the tree to a terminal, whose edges have certain costs."""
+        """Return the cheapest path from the tree to a terminal, once its edges' costs are exact; None: unreachable."""
         while True:
             path = self._dijkstra(inside, wanted)
             if path is None or all(self._certain(a, b) for a, b in pairwise(path)):
@@ -373,7 +374,7 @@ class _Costs:
             before[better] = node
 
     def _certain(self, a: int, b: int) -> bool:
-        """Whether an edge's cost is exact; otherwise correct it."""
+        """Return whether an edge's cost is exact; otherwise correct it."""
         if (a, b) in self._lit or (a, b) in self._planned:
             return True
         groomer, fibres = self._groomer, self._groomer.fibres
@@ -394,7 +395,7 @@ class _Costs:
         return float(self._new * 2 * TRANSPONDER + self._groomer.fibres.weigh(self._new, self._way, lit.hops, lit.km))
 
     def realise(self, a: int, b: int) -> int | None:
-        """The lightpath of an edge; None: its resources are used up by now, and the edge is gone."""
+        """Return the lightpath of an edge; None: its resources are used up by now, and the edge is gone."""
         if (a, b) in self._lit:
             return self._lit[a, b]
         if not self._certain(a, b):

@@ -34,7 +34,7 @@ Column = tuple[tuple[int, ...], int]
 
 
 class _Program(Rows):
-    """Rows and columns as they come."""
+    """A program whose rows and columns are added one by one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,14 +43,14 @@ class _Program(Rows):
         self.whole: list[int] = []
 
     def add(self, cost: float, most: float, *, whole: bool) -> int:
-        """Add a column with values from 0 to ``most``."""
+        """Add a column with values from 0 to ``most``; return its number."""
         self.cost.append(cost)
         self.most.append(most)
         self.whole.append(int(whole))
         return len(self.cost) - 1
 
     def best(self, time_limit_s: float) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]:
-        """Values and a lower bound; `OpticalError` where time was too short for any."""
+        """Return the values and a lower bound. Raises `OpticalError` if the time is too short for a solution."""
         solution = self.solve(self.cost, whole=self.whole, most=self.most, time_limit=time_limit_s, mip_rel_gap=1e-6)
         if solution.x is None:
             raise OpticalError(f"exact: {solution.message.strip()}; give it more time, or use best")
@@ -58,7 +58,7 @@ class _Program(Rows):
 
 
 def exact(tasks: Sequence[Task], network: Wdm, options: "GroomingOptions") -> GroomingPlan:
-    """The cheapest plan; its ``bound`` is a lower bound on the cost of every plan with these paths."""
+    """Return the cheapest plan; its ``bound`` is a lower bound on the cost of every plan with these paths."""
     from p4reduce.control_plane.optical.policies import Granted, Grooming  # noqa: PLC0415  (they ask for this)
 
     if len(network.nodes) > MOST_NODES or len(tasks) > MOST_TASKS or options.grid != "fixed":
@@ -150,7 +150,7 @@ def _ends(task: Task, network: Wdm) -> tuple[int, set[int]]:
 
 
 def _coloured(paths: Sequence[tuple[int, ...]], fibres: Fibres) -> list[Column] | None:
-    """A wavelength for each path, different where paths share a fibre; None: W are too few."""
+    """Return a wavelength for each path, different where paths share a fibre; None: W are too few."""
     over = [frozenset(fibres.number[pair] for pair in pairwise(path)) for path in paths]
     order = sorted(range(len(paths)), key=lambda number: -len(over[number]))
     waves: dict[int, int] = {}

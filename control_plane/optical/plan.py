@@ -13,7 +13,7 @@ from p4reduce.topologies.wdm import SURFACING_PS, Wdm
 from p4switch.base.values import PS_PER_S
 
 BYTES: Final = 4
-"""bytes of a number"""
+"""bytes of an element of a model"""
 
 
 class OpticalError(BadInput, ValueError):
@@ -97,7 +97,7 @@ class GroomingPlan:
         return Counter(end for lightpath in self.lightpaths for end in (lightpath.path[0], lightpath.path[-1]))
 
     def edges(self, task: int) -> list[tuple[str, str, int]]:
-        """Edges of a task's tree: (child, parent, lightpath), parents first."""
+        """Return the edges of a task's tree: (child, parent, lightpath), parents first."""
         beside: dict[str, list[tuple[str, int]]] = {}
         for use in self.uses[task]:
             path = self.lightpaths[use.lightpath].path
@@ -115,7 +115,7 @@ class GroomingPlan:
         return edges
 
     def layout(self, task: int) -> TreeLayout:
-        """A task's tree with aggregation at routers with workers and where branches meet; other routers forward."""
+        """Return a task's tree; routers with workers and routers where branches meet aggregate, others forward."""
         own_task, home = self.tasks[task], self.network.home
         above = {child: parent for child, parent, _ in self.edges(task)}
         below = Counter(above.values()) + Counter(home[worker] for worker in own_task.workers)
@@ -135,7 +135,7 @@ class GroomingPlan:
         return TreeLayout(root, parent, paths=full)
 
     def depths_ps(self, task: int) -> dict[str, int]:
-        """Propagation in ps from each router of a task's tree, or each worker of its flows, to the global model."""
+        """Return the propagation in ps to the server from each router of a task's tree, or from each worker's flow."""
         numbers = [self._delay_ps(lightpath) for lightpath in self.lightpaths]
         if not self.trees:
             flows = dict.fromkeys(self.tasks[task].workers, 0)
@@ -148,9 +148,10 @@ class GroomingPlan:
         return depths
 
     def latency_ps(self, task: int, *, bytes_: int | None = None) -> int:
-        """Time in ps of the longest path there and back, and of one model (n without aggregation) at its slots' rate.
+        """Return the time in ps of the longest path there and back, and of the model's transmission.
 
-        A fibre takes 4.9 us for a kilometre, a lightpath 2 us beyond its fibres. ``bytes_``: size of the model as sent.
+        A tree sends one copy at the rate of its slots, flows send a copy for each worker at the access rate. A fibre
+        takes 4.9 us for a kilometre, a lightpath 2 us beyond its fibres. ``bytes_``: size of the model as sent.
         """
         own_task = self.tasks[task]
         size = BYTES * own_task.elements if bytes_ is None else bytes_
@@ -166,7 +167,7 @@ class GroomingPlan:
         return self.network.delay_ps(lightpath.path) + SURFACING_PS
 
     def metrics(self) -> dict[str, float]:
-        """Figures for tables; bytes and times are means over admitted tasks, 0 if there are none."""
+        """Return figures for tables; bytes and times are means over admitted tasks, 0 if there are none."""
         network = self.network
         done = [place for place, yes in enumerate(self.admitted) if yes]
         sizes = [2 * BYTES * task.elements for task in self.tasks]
@@ -201,7 +202,7 @@ class GroomingPlan:
         }
 
     def as_data(self) -> dict[str, Any]:
-        """Complete plain data, sufficient to check the plan."""
+        """Return complete plain data, sufficient to check the plan."""
         network = self.network
         return {
             "policy": self.policy,
@@ -240,7 +241,7 @@ class GroomingPlan:
 
 
 def slots_of(task: Task, network: Wdm) -> int:
-    """d: slots that one copy of a task's model takes of a lightpath, at least one."""
+    """Return d, the slots that one copy of a task's model takes of a lightpath, at least one."""
     return max(1, -(-task.demand_bps * network.slots // network.rate_bps))
 
 

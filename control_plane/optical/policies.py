@@ -72,7 +72,7 @@ class Grooming:
         self.groomer = Groomer(self.fibres)
 
     def admit(self, policy: str, task: Task) -> Granted:
-        """Add a task, as a whole or not at all."""
+        """Add a task, as a whole or not at all; return its uses, None if it is blocked."""
         if policy == "opaque-agg":
             return self.tree(task, FEW, opaque=True)
         phi = self.options.phi
@@ -132,7 +132,7 @@ class Grooming:
         return tuple(uses)
 
     def finished(self, policy: str, tasks: Sequence[Task], granted: Sequence[Granted], lights: Lights) -> GroomingPlan:
-        """The resulting plan, with lightpaths numbered from 0."""
+        """Return the resulting plan, with lightpaths numbered from 0."""
         numbers = {number: place for place, number in enumerate(lights.lit)}
         slots = range(self.network.slots)
         uses = tuple(
@@ -160,7 +160,7 @@ SEARCHES: Final = ("best", "best-opaque", "best-flows")
 
 
 def groom(policy: str, tasks: Sequence[Task], network: Wdm, options: GroomingOptions = DEFAULT) -> GroomingPlan:
-    """Plan all tasks with a policy, in their order if the policy depends on one.
+    """Plan all tasks with a policy, in the given order if the policy depends on it.
 
     Raises
     ------
@@ -191,10 +191,10 @@ class _State:
 
 
 class _Search:
-    """Search that draws orders and weights, then removes tasks and joins them again, some of them off a lightpath.
+    """Searches by drawing orders and weights, then by removing tasks and joining them again, some off a lightpath.
 
-    It begins with the plan of `opaque-agg`, for flows of `spff`, so it is never worse. Simulated annealing: a slightly
-    worse plan is accepted sometimes, less often later; the best plan is kept.
+    The search begins with the plan of `opaque-agg` (for flows: `spff`), so it is never worse. Simulated annealing: a
+    slightly worse plan is accepted sometimes, less often later; the best plan is kept.
     """
 
     def __init__(self, tasks: Sequence[Task], network: Wdm, options: GroomingOptions, policy: str) -> None:
@@ -221,7 +221,7 @@ class _Search:
         return self._annealed(best)
 
     def change(self, plan: GroomingPlan, price: float) -> GroomingPlan:
-        """Another plan; the saved transponders must be worth ``price`` for each task that is moved."""
+        """Return a changed plan; the transponders that it saves must outweigh ``price`` for each task that is moved."""
         if self._options.budget:
             self._limit = self._options.budget * plan.fibre_copies
         groomer = self._grooming.groomer = Groomer(self._grooming.fibres)
@@ -252,7 +252,7 @@ class _Search:
         return self._grooming.finished(self._policy, self._tasks, best.granted, best.lights)
 
     def _key(self, state: _State) -> tuple[float, ...]:
-        """Sort key: less is better."""
+        """Return the sort key of a state; less is better."""
         paid = state.transponders + self._price * self._moved(state)
         return state.blocked, max(0.0, state.copies - self._limit), paid, state.worth, state.copies
 
@@ -268,7 +268,7 @@ class _Search:
         return PathWeights(PHIS[number % len(PHIS)], self._options.lam, MUS[number // len(PHIS) % len(MUS)])
 
     def _one(self, place: int, way: PathWeights | None, no_new: Iterable[tuple[int, int]] = ()) -> Granted:
-        """Add one task; without a way, by the policy with which the search begins."""
+        """Add one task; if ``way`` is None, by the policy with which the search begins."""
         task, flows = self._tasks[place], self._policy == "best-flows"
         if way is None:
             return self._grooming.admit("spff" if flows else "opaque-agg", task)
@@ -291,7 +291,7 @@ class _Search:
         return _State(lights, tuple(granted), granted.count(None), 2 * len(lights.lit), copies, worth)
 
     def _changed(self, state: _State) -> _State:
-        """Remove some tasks and add them again: those on a lightpath, which is then avoided, or any."""
+        """Remove and add again some tasks: random ones, or those of a lightpath, which new lightpaths then avoid."""
         draw = self._random
         lights = state.lights.copy()
         self._grooming.groomer = Groomer(self._grooming.fibres, lights)
@@ -321,13 +321,13 @@ def _uses(granted: Granted) -> list[Taken]:
 
 
 def regroom(plan: GroomingPlan, options: GroomingOptions = DEFAULT, price: float = 0.5) -> GroomingPlan:
-    """A plan of the same tasks with fewer transponders, or fewer blocked tasks.
+    """Return a plan of the same tasks with fewer transponders, or fewer blocked tasks.
 
     Parameters
     ----------
     plan : GroomingPlan
         The present plan. Wavelengths and slots of a task that is not moved stay the same.
-    options : Options
+    options : GroomingOptions
         Options of the search; ``budget``: limit on fibre bytes, as a multiple of the plan's.
     price : float
         Number of transponders that must be saved for each task that is moved, and so interrupted.
@@ -336,7 +336,7 @@ def regroom(plan: GroomingPlan, options: GroomingOptions = DEFAULT, price: float
 
 
 def laid_anew(before: GroomingPlan, after: GroomingPlan) -> list[int]:
-    """Indices of the tasks whose use differs between two plans of the same tasks, or that only one of them admits."""
+    """Return the indices of tasks whose use differs between two plans of the same tasks, or that only one admits."""
 
     def laid(plan: GroomingPlan, place: int) -> set[object]:
         return {(plan.lightpaths[use.lightpath], use.slots, use.worker) for use in plan.uses[place]}
@@ -351,7 +351,7 @@ def laid_anew(before: GroomingPlan, after: GroomingPlan) -> list[int]:
 def draw_tasks(
     network: Wdm, seed: int, *, tasks: int = 30, models: int = 15, elements: int = 61_706, demand_bps: int = 10**10
 ) -> list[Task]:
-    """Tasks with ``models`` local models each at random hosts, like those of the poster.
+    """Draw tasks with ``models`` local models each at random hosts, like those of the poster.
 
     Raises
     ------

@@ -47,8 +47,8 @@ class Spine:
     delta_s, slot_s, guard_s : float
         Dark time of slow transceivers when switched; length of a slot, and the part of it in which fast ones are dark.
     lag_s, chunk_s : float
-        Further loss of a slot until the sum of its last chunk is back; time of a chunk, of which a slot holds a whole
-        number (0: any part of one).
+        Further loss of a slot until the sum of its last chunk has returned; time of a chunk, of which a slot holds a
+        whole number (0: a slot may hold a part).
     """
 
     leaves: int
@@ -82,7 +82,7 @@ class Spine:
 class CircuitRun:
     """A pair that is joined in consecutive slots: by port 2 c of the first leaf and 2 c + 1 of the other (c: channel).
 
-    Ports are counted among those that rotate.
+    Only the ports that rotate are counted.
     """
 
     channel: int
@@ -103,7 +103,7 @@ class SpinePlan:
         W - k, the number of rotating ports.
     slots : int
         Number of slots in total.
-    runs : tuple of Run
+    runs : tuple of CircuitRun
         By channel and time.
     time_s : float
         T.
@@ -130,7 +130,7 @@ class SpinePlan:
         return _units(self.work - self.over, self.spine)
 
     def as_data(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         pairs = np.argwhere(np.triu(self.circuits)).tolist()
         return {
             "sharing": self.sharing,
@@ -146,7 +146,7 @@ class SpinePlan:
 
 
 def plan_spine(work: Floats, spine: Spine, sharing: Sharing = "hybrid") -> SpinePlan:
-    """The fastest plan of one kind.
+    """Return the fastest plan of one kind.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def plan_spine(work: Floats, spine: Spine, sharing: Sharing = "hybrid") -> Spine
 
 
 def _turning(work: Floats, spine: Spine, sharing: Sharing) -> list[SpinePlan | None]:
-    """Plans with slow transceivers alone, in configurations of equal length."""
+    """Return plans with slow transceivers alone, in configurations of equal length."""
     least = 1.02 * (spine.delta_s + spine.lag_s + max(spine.chunk_s, spine.slot_s / _LENGTHS))
     most = spine.delta_s + 2 * float(work.sum(axis=1).max()) / spine.transceivers + least
     slow = [replace(spine, slot_s=float(length), guard_s=spine.delta_s)
@@ -198,7 +198,7 @@ def _turning(work: Floats, spine: Spine, sharing: Sharing) -> list[SpinePlan | N
 
 
 def _rotating(work: Floats, spine: Spine, count: int, sharing: Sharing) -> SpinePlan | None:
-    """The least T when ``count`` transceivers of a leaf hold circuits; None if some pair with work is not joined."""
+    """Return the plan of least T with ``count`` circuits at a leaf; None if some pair with work is not joined."""
     ports = spine.transceivers - count
     circuits = greedy_circuits(work, count)
 
@@ -230,7 +230,7 @@ def _units(left: Floats, spine: Spine) -> Ints:
 
 
 def greedy_circuits(work: Floats, most: int) -> Ints:
-    """L, (leaves, leaves): in each step a circuit for the pair with most work per circuit, up to ``most`` a leaf."""
+    """Return L (leaves, leaves): each step adds a circuit for the pair with most work per circuit, ``most`` a leaf."""
     circuits = np.zeros(work.shape, np.int64)
     used = np.zeros(len(work), np.int64)
     while True:
@@ -244,7 +244,7 @@ def greedy_circuits(work: Floats, most: int) -> Ints:
 
 
 def rotation(units: Ints, ports: int) -> tuple[CircuitRun, ...]:
-    """Slots for pairs, ``units`` for each, at most ``ports`` for a leaf at one time, with the least number of slots.
+    """Return slots for pairs, ``units`` for each, at most ``ports`` for a leaf at one time, in the fewest slots.
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ def rotation(units: Ints, ports: int) -> tuple[CircuitRun, ...]:
 
 
 def _oriented(units: Ints) -> Ints:
-    """Arcs for edges, with as many into a node as out of it, up to one: halves, and an Euler tour over odd edges."""
+    """Orient edges so that a node's arcs in and out differ by at most one: halves, and an Euler tour over odd edges."""
     arcs = units // 2
     odd: nx.Graph[int] = nx.Graph([(a, b) for a, b in np.argwhere(np.triu(units % 2)).tolist()])
     spare = -1  # an extra node joins those of odd degree
@@ -288,7 +288,7 @@ def _oriented(units: Ints) -> Ints:
 
 
 def _matchings(arcs: Ints, total: int) -> list[tuple[int, list[Pair]]]:
-    """Birkhoff and von Neumann: matchings with their multiplicities, ``total`` in all."""
+    """Return matchings with their multiplicities, ``total`` in all (Birkhoff and von Neumann)."""
     size = len(arcs)
     left = np.zeros((2 * size, 2 * size), np.int64)  # every line has the same sum
     left[:size, :size], left[size:, size:] = arcs, arcs.T
@@ -309,7 +309,7 @@ def _matchings(arcs: Ints, total: int) -> list[tuple[int, list[Pair]]]:
 
 
 def elephants(leaves: int, share: float, seed: int, *, pairs: int = 32, load_s: float = 1.0) -> Floats:
-    """A random matrix: a few pairs (log-normal) have ``share`` of all work, every pair of leaves a part of the rest.
+    """Return a random matrix: a few pairs (log-normal) have ``share`` of all work, all pairs share the rest.
 
     ``load_s`` is the work of the busiest leaf, seconds of one transceiver.
     """
@@ -328,7 +328,7 @@ def elephants(leaves: int, share: float, seed: int, *, pairs: int = 32, load_s: 
 
 
 def work_of(tasks: Sequence[Task], pod_of: dict[str, int], how: str, rate: float) -> Floats:
-    """Work of tasks for pairs of leaves, a model up and down each; ``rate``: bytes a second of a transceiver.
+    """Return the work of tasks for pairs of leaves, each model up and down; ``rate``: bytes a second of a transceiver.
 
     how: 'flows': a copy for each local model; 'star': one copy from each leaf to that of the global model; 'chain': one
     copy from leaf to leaf, with aggregation at the leaves.

@@ -110,7 +110,7 @@ def _periodic(job: JobFacts) -> bool:
 
 
 def _placed(jobs: list[JobFacts], step: int) -> dict[str, int]:
-    """The step of the circle at which the flow of each job begins."""
+    """Return the step of the circle at which the flow of each job begins."""
     periods = {job.name: max(1, round((job.period_ps or 0) / step)) for job in jobs}
     around = math.lcm(*periods.values())
     if around > MOST_STEPS:
@@ -136,12 +136,12 @@ def _placed(jobs: list[JobFacts], step: int) -> dict[str, int]:
 
 
 def _pattern(around: int, period: int, length: int, start: int) -> Steps:
-    """1 at the steps of the circle in which a job sends, int64 (around,)."""
+    """Return 1 at the steps of the circle in which a job sends, else 0, int64 (around,)."""
     return np.asarray((np.arange(around) - start) % period < length, np.int64)
 
 
 def _best(others: Steps, around: int, period: int, length: int) -> int:
-    """The first start with the least excess."""
+    """Return the first start with the least excess."""
     busy = (others >= 1).sum(axis=0)
     costs = [int((busy * _pattern(around, period, length, start)).sum()) for start in range(min(period, around))]
     return int(np.argmin(costs))
@@ -199,7 +199,7 @@ def _slack(job: JobFacts) -> int | None:
 
 
 def _drawn(seed: int, name: str) -> int:
-    """A number for a name: 64-bit FNV-1a of seed and name, mixed once more (splitmix64), the same on every machine."""
+    """Return a number for a name: 64-bit FNV-1a of seed and name, mixed by splitmix64, the same on every machine."""
     mask = (1 << 64) - 1
     value = 0xCBF29CE484222325
     for byte in f"{seed}:{name}".encode():

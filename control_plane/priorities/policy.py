@@ -1,4 +1,4 @@
-"""Priority policies: plug-ins that put the flows of jobs in order, or set the pace or the start of jobs."""
+"""Priority policies: plug-ins that order the flows of jobs, or set the pace or the start of jobs."""
 
 import math
 import statistics
@@ -19,13 +19,13 @@ from p4reduce.topologies.model import Hop
 
 # Predictions of the start and bytes of a job's next flow from switch counters, without the application's help.
 #
-# A training job computes for about as long in every iteration, while the time of its frames depends on other traffic.
-# The predicted start is therefore the *end* of the last flow plus the median of the last computing times; starts alone
-# are less precise. The predicted bytes are those of the last iteration.
+# A training job computes for about the same time in every iteration, while the duration of its flow depends on other
+# traffic. The predicted start is therefore the *end* of the last flow plus the median of the last computing times;
+# starts alone are less precise. The predicted bytes are those of the last iteration.
 
 
 MEMORY: Final = 5
-"""number of flows whose computing times count"""
+"""number of latest flows whose computing times count"""
 PATIENCE: Final = 2
 """silence after which an incomplete flow is over, as a multiple of the longest time from start to start"""
 
@@ -56,7 +56,7 @@ class Forecast:
 
 
 class Predictor:
-    """Forecasts of one job, from its flows; None before two flows have ended."""
+    """Forecasts the next flow of one job from its past flows."""
 
     def __init__(self, memory: int = MEMORY) -> None:
         self._computes: deque[int] = deque(maxlen=memory)
@@ -78,7 +78,7 @@ class Predictor:
         return self._last
 
     def forecast(self) -> Forecast | None:
-        """The next flow; None before there is a prediction."""
+        """Return a forecast of the next flow; None before two flows have ended."""
         if self._last is None or not self._computes:
             return None
         compute = round(statistics.median(self._computes))
@@ -88,14 +88,14 @@ class Predictor:
 class FlowDetector:
     """Detects the flows of one job from readings of its counter, which only grows.
 
-    A flow begins with the first reading above the one before. It has ended when it has as many bytes as the flow before
-    (an iteration's first transmissions are always the same), or when nothing came for ``quiet_ps``; a flow that lacks
-    bytes ends after `PATIENCE` times the longest distance of two flows, so that a job that waits for others in the
-    middle of an iteration is not taken for one that computes. If more bytes come within ``quiet_ps`` of an end, the
-    flow had not ended and goes on.
+    A flow begins with the first reading above the previous one. It ends when it has as many bytes as the previous flow
+    (an iteration's first transmissions are always the same), or after ``quiet_ps`` without bytes. A flow that lacks
+    bytes ends only after `PATIENCE` times the longest time between the starts of two flows (at least ``quiet_ps``), so
+    that a job that waits for others in the middle of an iteration does not seem to compute. If more bytes arrive within
+    ``quiet_ps`` of an end, the flow goes on.
 
-    Between two readings, bytes are assumed to have come at the fastest rate seen: an interval with fewer bytes belongs
-    to the flow only with its beginning (at the end of a flow) or its end (at the start).
+    Between two readings, bytes are assumed to arrive at the fastest rate seen: if an interval has fewer bytes, only its
+    beginning (at the end of a flow) or its end (at the start of a flow) belongs to the flow.
     """
 
     def __init__(self, quiet_ps: int) -> None:
@@ -104,25 +104,25 @@ class FlowDetector:
         self._known = False
         self._rate = 0.0  # bytes a picosecond
         self._began: tuple[int, int] | None = None  # the present flow: its start, and the reading before it
-        self._seen = 0  # estimate of the last time when bytes came
+        self._seen = 0  # estimated time of the last bytes
         self._ended: ObservedFlow | None = None
         self._apart = 0  # the longest time from start to start
         self._size: int | None = None
 
     @property
     def active(self) -> bool:
-        """Whether a flow is under way."""
+        """Whether a flow is in progress."""
         return self._began is not None
 
     @property
     def attained(self) -> int:
-        """Bytes of the flow that is under way; 0 without one."""
+        """Bytes of the flow in progress; 0 if there is none."""
         return 0 if self._began is None else self._total - self._began[1]
 
     def read(self, now_ps: int, total: int, *, waiting: bool = False) -> ObservedFlow | None:
-        """Process a reading; returns the flow that has ended by it, or None.
+        """Process a reading; return the flow that it shows to have ended, or None.
 
-        ``waiting``: contributions have come and were not answered, so the job is in the middle of a flow even if
+        ``waiting``: contributions have arrived and are unanswered, so the job is in the middle of a flow even if
         nothing is counted.
         """
         if not self._known:
@@ -161,7 +161,7 @@ class FlowDetector:
         return flow
 
 
-# The input of a priority policy: the jobs, and the flows of each that may have a class of their own.
+# The input of a priority policy: the jobs, and the flows of each, which may have separate classes.
 
 
 MOST_LAGS = 4
@@ -188,7 +188,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class JobFacts:
-    """Known or predicted facts, or an oracle's, about one job now. None: unknown.
+    """Facts about one job now: known, predicted or from an oracle. None: unknown.
 
     Attributes
     ----------
@@ -209,7 +209,7 @@ class JobFacts:
     deadline_ps : int or None
         Time until the running iteration is due, picoseconds from now.
     newest, oldest : int
-        Iterations of its newest and its oldest batch in flight; the same for a synchronous job.
+        Iteration numbers of its newest and its oldest batch in flight; the same for a synchronous job.
     """
 
     name: str
@@ -289,12 +289,12 @@ class Situation:
 
 @dataclass(frozen=True)
 class Order:
-    """Groups of flows, the most urgent first; those of one group tie. `cut` makes queues of them."""
+    """Groups of flows, the most urgent first; flows of one group tie. `cut` divides the groups among queues."""
 
     groups: tuple[tuple[Flow, ...], ...]
 
     def rotated(self, turn: int) -> "Order":
-        """The order with ``turn`` groups moved from the front to the back, so that no group is always last."""
+        """Return the order with ``turn`` groups moved from the front to the back, so that no group is always last."""
         place = turn % len(self.groups) if self.groups else 0
         return Order(self.groups[place:] + self.groups[:place])
 
@@ -315,7 +315,7 @@ class Paces:
 
 @dataclass(frozen=True)
 class Shifts:
-    """Delay of each job's next flow, picoseconds, once. All are in one class."""
+    """One-time delay of each job's next flow in picoseconds. All are in one class."""
 
     by_job: Mapping[str, int]
 
@@ -324,12 +324,12 @@ Answer: TypeAlias = Order | Classes | Paces | Shifts
 
 
 def tied(situation: Situation) -> Order:
-    """An order in which all flows tie."""
+    """Return an order in which all flows tie."""
     return Order((situation.flows,) if situation.flows else ())
 
 
 def by_flow(situation: Situation, key: Callable[[JobFacts, Flow], Any]) -> Order:
-    """Flows by a key, the smallest first; equal keys tie."""
+    """Return an order of flows by a key, the smallest first; equal keys tie."""
     groups: dict[Any, list[Flow]] = {}
     for flow in situation.flows:
         groups.setdefault(key(situation.by_name[flow.job], flow), []).append(flow)
@@ -337,7 +337,7 @@ def by_flow(situation: Situation, key: Callable[[JobFacts, Flow], Any]) -> Order
 
 
 def one_by_one(situation: Situation, key: Callable[[JobFacts], Any]) -> Order:
-    """Jobs by a key, the smallest first, each with all its flows in a group of its own; equal ones by their names.
+    """Return an order of jobs by a key, the smallest first, each with its flows as one group; equal keys by name.
 
     Jobs whose key is None (unknown) come last and tie.
     """
@@ -375,7 +375,7 @@ _P = TypeVar("_P", bound=Callable[..., Answer])
 
 
 def register_priority_policy(name: str, *, within: bool = False) -> Callable[[_P], _P]:
-    """Decorator that registers a policy under ``name``; ``within``: call it while flows are under way, too."""
+    """Return a decorator that registers a policy as ``name``; ``within``: call it also while flows are in progress."""
 
     def add(policy: _P) -> _P:
         PRIORITY_POLICIES.add(name, policy)
@@ -386,12 +386,12 @@ def register_priority_policy(name: str, *, within: bool = False) -> Callable[[_P
 
 
 def priority_policy_named(name: str) -> PriorityPolicy:
-    """The policy with this name; `PlanError` lists the known names."""
+    """Return the policy with this name; `PlanError` lists the known names."""
     return PRIORITY_POLICIES.named(name)
 
 
 def asked_within(name: str) -> bool:
-    """Whether a policy must be called while flows are under way, and not only when one has ended."""
+    """Return whether a policy must be called while flows are in progress, and not only when a flow has ended."""
     return _TRAITS.get(name, Traits(within=True)).within
 
 
@@ -406,10 +406,10 @@ JOB_CLASSES: Final = range(1, 7)
 
 
 def cut(order: Order, situation: Situation, queues: int = len(JOB_CLASSES)) -> dict[Flow, int]:
-    """The class of every flow: at most ``queues`` classes, from 6 downwards.
+    """Return the class of every flow: at most ``queues`` classes, from 6 downwards.
 
-    Of all divisions of the order into that many runs, one is taken in which the pairs of groups in the same queue share
-    fewest links; among these, one whose runs are of most equal length. O(queues * groups**2).
+    The order is divided into runs so that the pairs of groups in the same queue share the fewest links; of such
+    divisions, one with the most equal lengths of runs is taken. O(queues * groups**2).
     """
     count = min(len(order.groups), queues)
     if count == 0:
@@ -432,7 +432,7 @@ def cut(order: Order, situation: Situation, queues: int = len(JOB_CLASSES)) -> d
 
 
 def _shared(order: Order, situation: Situation) -> NDArray[np.int64]:
-    """Number of links that each two groups share, over all pairs of their flows, int64 (groups, groups)."""
+    """Return the number of links that each two groups share, over all pairs of flows, int64 (groups, groups)."""
     names = {hop: place for place, hop in enumerate(sorted({hop for job in situation.jobs for hop in job.links}))}
     uses = np.zeros((len(order.groups), max(len(names), 1)), np.int64)
     for place, group in enumerate(order.groups):
@@ -443,7 +443,7 @@ def _shared(order: Order, situation: Situation) -> NDArray[np.int64]:
 
 
 def _inside(shared: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Cost of a run of groups i .. j - 1: first the shared links of its pairs, then its squared length."""
+    """Return the cost of runs of groups i .. j - 1: first the shared links of its pairs, then its squared length."""
     n = len(shared)
     weight = np.int64(n * n + 1)
     cost = np.zeros((n + 1, n + 1), np.int64)
@@ -456,7 +456,7 @@ def _inside(shared: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _best_cuts(inside: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """The begin of the last of q runs of the first j groups at least cost, int64 (count + 1, n + 1)."""
+    """Return the start of the last of q runs of the first j groups at least cost, int64 (count + 1, n + 1)."""
     n = len(inside) - 1
     never = np.iinfo(np.int64).max // 4
     best, before = np.full((count + 1, n + 1), never, np.int64), np.zeros((count + 1, n + 1), np.int64)
@@ -491,7 +491,7 @@ class PriorityDecision:
     shifts: Mapping[str, int] = field(default_factory=dict)
 
     def of_job(self, name: str) -> int:
-        """The highest class of a job, which its endpoints use."""
+        """Return the highest class of a job, which its endpoints use."""
         return max(value for flow, value in self.classes.items() if flow.job == name)
 
 
@@ -588,7 +588,7 @@ def _check_jobs(name: str, situation: Situation, jobs: Mapping[str, object]) -> 
 
 
 def slowdowns(took: Mapping[str, float], alone: Mapping[str, float]) -> dict[str, float]:
-    """Time of each job divided by its time alone, at least about 1. `PlanError` for a job without a time alone."""
+    """Return each job's time over its time alone, at least about 1. Raises `PlanError` if a time alone is unknown."""
     for name in took:
         if alone.get(name, 0) <= 0:
             raise PlanError(f"job {name!r}: its time alone is not known")
@@ -596,7 +596,7 @@ def slowdowns(took: Mapping[str, float], alone: Mapping[str, float]) -> dict[str
 
 
 def jain(values: Sequence[float]) -> float:
-    """Jain's index: (sum x)^2 / (n * sum x^2), 1/n .. 1; 1 without values (Jain, Chiu, Hawe 1984, DEC-TR-301)."""
+    """Return Jain's index (sum x)^2 / (n * sum x^2), 1/n .. 1; 1 without values (Jain, Chiu, Hawe 1984, DEC-TR-301)."""
     largest = max(values, default=0.0)
     if largest <= 0:
         return 1.0

@@ -30,7 +30,7 @@ F64 = np.dtype(np.float64)
 
 @kernel
 def draw(state: Any, below: int) -> int:
-    """A number from 0 to ``below`` - 1 (xorshift64*; the bias of the remainder is below 2^-40)."""
+    """Draw a number from 0 to ``below`` - 1 (xorshift64*; the bias of the remainder is below 2^-40)."""
     x = state[0]
     x ^= x << 13
     x ^= (x >> 7) & 0x01FFFFFFFFFFFFFF
@@ -41,10 +41,10 @@ def draw(state: Any, below: int) -> int:
 
 @kernel
 def row_time(demand: Any, layers: int, pods: int, ports: int, largest: int, i: int, work: Any) -> float:
-    """Bytes over circuits of a pod's busiest neighbour, with the best assignment of ports.
+    """Return the bytes over one circuit to a pod's busiest neighbour, with the best assignment of ports.
 
-    ``largest``: layers take turns on one set of circuits (the larger of their demands counts), otherwise they add up.
-    More neighbours than ports cost a multiple of all bytes of the row: worse than every possible assignment.
+    ``largest``: layers take turns on one set of circuits (the larger of their demands counts); otherwise demands add
+    up. More neighbours than ports cost a multiple of all bytes of the row: worse than every possible assignment.
     """
     degree = 0
     total = 0
@@ -108,7 +108,7 @@ def mark(pods: int, job: int, n: Any, touched: Any) -> None:
 
 @kernel
 def nth_used(pods: int, job: int, n: Any, place: int) -> int:
-    """The ``place``-th pod that the job uses."""
+    """Return the ``place``-th pod (from 0) that the job uses; -1 if there is none."""
     for p in range(pods):
         if n[job * pods + p] > 0:
             if place == 0:
@@ -119,7 +119,7 @@ def nth_used(pods: int, job: int, n: Any, place: int) -> int:
 
 @kernel
 def count_used(pods: int, job: int, n: Any) -> int:
-    """Number of pods that a job uses."""
+    """Return the number of pods that a job uses."""
     count = 0
     for p in range(pods):
         if n[job * pods + p] > 0:
@@ -229,7 +229,7 @@ def bring_back(pods: int, job: int, n: Any, ea: Any, eb: Any, m: Any, saved: Any
 
 @kernel
 def power8(x: float) -> float:
-    """x^8."""
+    """Return x^8."""
     x *= x
     x *= x
     return x * x
@@ -252,7 +252,7 @@ def anneal(
     scratch: Any,
     rows: Any,
 ) -> int:
-    """Improve a state; returns the number of moves tried.
+    """Improve a state; return the number of moves tried.
 
     Parameters
     ----------

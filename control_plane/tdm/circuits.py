@@ -1,4 +1,4 @@
-"""Circuits for a demand: the number for each pair of pods with which the slowest pair is done soonest.
+"""Circuits for a demand: their number for each pair of pods, so that the slowest pair takes the least time.
 
 Algorithm 2 only says "Determine the OXC topology by F". For direct circuits the least time is exact: T is feasible if
 every ToR has the ports, sum_j ceil(D_ij / (T B)) <= R, and the least feasible T is some D_ij / (l B) with l <= R, found
@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def pod_bytes(job: TdmJob, units: Sequence[int], *, literal: bool = False) -> Floats:
-    """(4): bytes between each pod's ToR and its servers in one sub-phase, equal in both directions.
+    """Return (4): the bytes between each pod's ToR and its servers in one sub-phase, equal in both directions.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def pair_bytes(
     ring: Sequence[int] = (),
     literal: bool = False,
 ) -> Floats:
-    """(5): bytes from pod to pod over the OXC in one sub-phase.
+    """Return (5): the bytes from pod to pod over the OXC in one sub-phase.
 
     ToRs aggregate their pod's data before it leaves (INC): PS and RAR send one copy for each pod.
 
@@ -102,7 +102,7 @@ def pair_bytes(
 
 
 def both_ways(demand: Any) -> Floats:
-    """The load of full-duplex circuits: the larger of both directions (max, not sum)."""
+    """Return the load of full-duplex circuits: the larger of both directions (max, not sum)."""
     largest: Floats = np.maximum(demand, np.transpose(demand))
     return largest
 
@@ -121,7 +121,7 @@ class CircuitConfiguration:
 
 
 def least_time(demand: Floats, ports: int) -> CircuitConfiguration:
-    """The circuits with which the busiest pair of pods is done soonest, with at least one circuit for each pair.
+    """Return the circuits with the least time of the busiest pair of pods, and at least one for each pair that sends.
 
     O(P^2 R log(P R)).
 
@@ -171,13 +171,13 @@ def _matrix(values: "np.typing.NDArray[np.int64]") -> Matrix:
 
 
 def form_ring(root: Sequence[int], traffic: Floats) -> tuple[int, ...]:
-    """The pods of a job in the order of a ring along as many existing links as possible.
+    """Return the pods of a job in the order of a ring along as many existing links as possible.
 
-    It begins with the links between pods of the job. While a pod has more than two, its link to the neighbour of
-    highest degree is cut (among equals the one with least traffic, then the first pod: the paper leaves it open). Then
-    every closed ring is cut at its least loaded link (open, too), and the remaining paths are chained in the order of
-    their smallest pods (the paper: "sequentially"). One pod needs no ring, and two have one link: the text does not
-    mention this. Degrees are a list of |P| numbers (printed: a 1 x |P| matrix of 0 x |P|). O(m^2).
+    The algorithm begins with the links between pods of the job. While a pod has more than two, its link to the
+    neighbour of highest degree is cut (among equals the one with least traffic, then the first pod: the paper leaves it
+    open). Then every closed ring is cut at its least loaded link (left open, too), and the remaining paths are chained
+    in the order of their smallest pods (the paper: "sequentially"). One pod needs no ring, and two have one link: the
+    text does not mention this. Degrees are a list of |P| numbers (printed: a 1 x |P| matrix of 0 x |P|). O(m^2).
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def _cut(links: dict[int, set[int]], a: int, b: int) -> None:
 
 
 def _parts(links: dict[int, set[int]]) -> list[list[int]]:
-    """Connected parts, in the order of their smallest pods."""
+    """Return the connected parts, in the order of their smallest pods."""
     seen: set[int] = set()
     parts = []
     for pod in links:
@@ -225,7 +225,7 @@ def _parts(links: dict[int, set[int]]) -> list[list[int]]:
 
 
 def _reach(pod: int, links: dict[int, set[int]]) -> list[int]:
-    """Reachable pods, each after one that it is joined to."""
+    """Return the reachable pods, each after a pod that it is joined to."""
     reached = [pod]
     for here in reached:
         reached += sorted(links[here] - set(reached))
@@ -233,7 +233,7 @@ def _reach(pod: int, links: dict[int, set[int]]) -> list[int]:
 
 
 def _along(part: list[int], links: dict[int, set[int]]) -> list[int]:
-    """The path of a part's pods, from one of its ends."""
+    """Return the path of a part's pods, from one of its ends."""
     end: Callable[[int], bool] = lambda pod: len(links[pod]) < 2  # noqa: E731
     here = next(filter(end, part))
     way = [here]
@@ -251,7 +251,7 @@ READINGS: Final = ("overlap", "serial", "literal")
 
 
 def communication_s(demand: Floats, circuits: Floats, circuit: float, nic_s: float) -> float:
-    """(2): seconds of a sub-phase, a lower bound: max over pairs of D_ij / (B L_ij), or the busiest NIC.
+    """Return (2), a lower bound on the seconds of a sub-phase: max over pairs of D_ij / (B L_ij), or the busiest NIC.
 
     In print D is in bytes and B in bits a second; here both are bytes. D_i / B_tor of (2) shares the pod's NICs among
     all jobs, but a job has only those of its own servers: ``nic_s`` is max over servers of D_server / b.
@@ -281,7 +281,7 @@ def communication_s(demand: Floats, circuits: Floats, circuit: float, nic_s: flo
 
 
 def process_s(phases: Sequence[float], training_s: float, delta_s: float, reading: Reading = "overlap") -> float:
-    """(3): seconds of a process in which one group communicates and the other trains.
+    """Return (3): the seconds of a process in which one group communicates and the other trains.
 
     Parameters
     ----------
@@ -311,16 +311,17 @@ def round_s(
     delta_s: float,
     reading: Reading = "overlap",
 ) -> float:
-    """(1): t_round of two processes. ``training_s[k]`` is of group k, which trains in the other process."""
+    """Return (1): t_round of two processes. ``training_s[k]`` belongs to group k, which trains in the other process."""
     return process_s(phases[0], training_s[1], delta_s, reading) + process_s(phases[1], training_s[0], delta_s, reading)
 
 
 # All-to-all over several hops: pods forward for each other, on circuits that stay.
 #
-# This is the alternative for a job over more pods than a ToR has ports; `several` lights one configuration after the
-# other. Here each byte crosses more than one circuit, and nothing goes dark. The circuits form a circulant graph over
-# the pods (pod i is joined to i +- d for each offset d), which is symmetric. Data for one unit travels along one tree,
-# as switches forward by destination; trees are laid one after the other along the least loaded circuits, repeatedly.
+# This is one way for a job over more pods than a ToR has ports; `split` below lights one configuration after the other
+# instead. Here each byte may cross more than one circuit, and nothing goes dark. The circuits form a circulant graph
+# over the pods (pod i is joined to i +- d for each offset d), which is symmetric. Data for one unit travels along one
+# tree, as switches forward by destination; trees are laid one after the other along the least loaded circuits,
+# repeatedly.
 
 
 MOST_TREES: Final = 8
@@ -352,7 +353,7 @@ class _Job:
 
 
 def several_hops(units: Sequence[Sequence[int]], loads: Sequence[int], free: Sequence[int]) -> Hops | None:
-    """Circuits and routes for all-to-alls that communicate at the same time; jobs with common pods share circuits.
+    """Return circuits and routes for simultaneous all-to-alls; jobs with common pods share circuits.
 
     Parameters
     ----------
@@ -366,7 +367,7 @@ def several_hops(units: Sequence[Sequence[int]], loads: Sequence[int], free: Seq
     Returns
     -------
     Hops or None
-        None if a pod has fewer than two ports for it: a ring is the least.
+        None if a pod has too few ports: a ring over more than two pods takes two.
     """
     pods = len(free)
     lit = np.zeros((pods, pods), np.int64)
@@ -395,7 +396,7 @@ Paths = list[tuple[tuple[int, ...], float]]
 
 
 def _components(units: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Jobs grouped by common pods."""
+    """Return the jobs grouped by common pods."""
     components: list[tuple[set[int], list[int]]] = []
     for j, row in enumerate(units):
         pods = {pod for pod, count in enumerate(row) if count}
@@ -421,7 +422,7 @@ def _best(jobs: Sequence[_Job], size: int, ports: int) -> tuple[set[tuple[int, i
 
 
 def _offsets(size: int, ports: int) -> list[tuple[int, ...]]:
-    """Offsets of circulant graphs within the ports, those with the shortest paths first."""
+    """Return the offsets of circulant graphs within the ports, those with the shortest paths first."""
     if size == 2 and ports >= 1:
         return [(1,)]
     if ports < 2:
@@ -434,7 +435,7 @@ def _offsets(size: int, ports: int) -> list[tuple[int, ...]]:
 
 
 def _ways(size: int, offsets: Sequence[int]) -> int:
-    """Sum of the hops from one pod to all others."""
+    """Return the sum of the hops from one pod to all others."""
     distance, ring = {0: 0}, deque([0])
     while ring:
         here = ring.popleft()
@@ -447,7 +448,7 @@ def _ways(size: int, offsets: Sequence[int]) -> int:
 
 
 def _route(jobs: Sequence[_Job], size: int, joined: set[tuple[int, int]]) -> tuple[float, list[Paths]]:
-    """Bytes over the busiest circuit in one direction, and paths of every job."""
+    """Return the bytes over the busiest circuit in one direction, and the paths of every job."""
     near: list[list[int]] = [sorted({b if a == pod else a for a, b in joined if pod in (a, b)}) for pod in range(size)]
     load: Floats = np.zeros((size, size))
     trees: dict[tuple[int, int, int], list[int]] = {}
@@ -479,7 +480,7 @@ def _route(jobs: Sequence[_Job], size: int, joined: set[tuple[int, int]]) -> tup
 
 
 def _tree(near: Sequence[Sequence[int]], load: Floats, target: int) -> list[int]:
-    """The next pod of each pod towards ``target``: few hops, and circuits with little load (Dijkstra)."""
+    """Return the next pod of each pod towards ``target``, by few hops over circuits with little load (Dijkstra)."""
     size = len(near)
     cost = [float("inf")] * size
     onward = [target] * size
@@ -530,7 +531,7 @@ def split(demand: Floats, ports: int, first: frozenset[tuple[int, int]] = frozen
 
     Pairs are taken round by round as in a tournament (P pods need P - 1 rounds, each a matching), each to the first
     configuration with ports left: ``ports`` rounds fill one. For K_m with equal demand this number is the least. O(P^2
-    configurations). Pairs in ``first``, (smaller, larger), are all in the first one: trees are not divided.
+    configurations). Pairs in ``first``, (smaller, larger), are all in the first configuration: trees are not divided.
 
     Raises
     ------
@@ -571,7 +572,7 @@ def _neighbours(demand: Floats, pod: int) -> int:
 
 
 def tournament(players: int) -> list[list[tuple[int, int]]]:
-    """Rounds in which every player meets every other once: the circle method."""
+    """Return rounds in which every player meets every other once: the circle method."""
     size = players + players % 2
     ring = list(range(size))
     rounds = []

@@ -43,7 +43,10 @@ SHORT: Final = 1e-9
 
 @kernel
 def least_star(k: int, pods: int, first: Any, terms: Any, units: Any, price: Any, coefs: Any) -> float:
-    """The least tree, or paths, of a commodity with free circuits; fills the degrees, and returns its price."""
+    """Find a commodity's least tree or paths with free circuits; fill ``coefs`` and return the price.
+
+    ``coefs``: the degree of each pod in the tree; for an all-to-all, the pairs of units of which one is in the pod.
+    """
     count = first[k + 1] - first[k]
     total = 0.0
     for p in range(pods):
@@ -78,7 +81,7 @@ def least_star(k: int, pods: int, first: Any, terms: Any, units: Any, price: Any
 
 @kernel
 def all_ways(pods: int, eid: Any, price: Any, dist: Any, onward: Any) -> None:
-    """Floyd and Warshall: the least price between all pods, and the next pod on the path."""
+    """Fill the least prices between all pods and the next pods on these paths (Floyd and Warshall)."""
     for a in range(pods):
         for b in range(pods):
             e = eid[a * pods + b]
@@ -109,7 +112,7 @@ def mark_way(a: int, b: int, pods: int, eid: Any, onward: Any, coefs: Any) -> No
 @kernel
 def least_ways(k: int, pods: int, rows: int, first: Any, terms: Any, units: Any, eid: Any, dist: Any, onward: Any,
                coefs: Any) -> float:  # fmt: skip
-    """The least paths between all pods of an all-to-all; fills the units that communicate across each circuit."""
+    """Fill the units across each circuit for the least paths of an all-to-all; return the price (1e30: no paths)."""
     for e in range(rows):
         coefs[e] = 0.0
     total = 0.0
@@ -130,7 +133,7 @@ def least_ways(k: int, pods: int, rows: int, first: Any, terms: Any, units: Any,
 
 @kernel
 def clean(k: int, pods: int, rows: int, first: Any, terms: Any, ends: Any, coefs: Any, work: Any) -> None:
-    """Reduce marked circuits to a tree without needless pods; ``work``: 3 * pods + rows."""
+    """Reduce marked circuits to a tree without unneeded pods; ``work``: 3 * pods + rows."""
     seen = work[0:pods]
     degree = work[pods : 2 * pods]
     needed = work[2 * pods : 3 * pods]
@@ -191,7 +194,7 @@ def least_tree(
     parts: Any,
     work: Any,
 ) -> float:
-    """Mark the circuits of a commodity's least Steiner tree; returns at most its price (1e30: there is none).
+    """Mark the circuits of a commodity's least Steiner tree; return at most its price (1e30: there is none).
 
     Dreyfus and Wagner up to 8 terminals; above, a tree of paths between terminals (Takahashi and Matsuyama), whose
     price is at most twice the least, so half of it is returned.
@@ -294,7 +297,7 @@ def least_tree(
 
 @kernel
 def column_of(code: int, rows: int, count: int, size: Any, capacity: Any, coefs: Any, owner: Any, column: Any) -> None:
-    """A column of the program: code >= 0 a tree, -1 the time, -2 - e the slack of row e. Commodities, then rows."""
+    """Fill a column (commodities, then rows); ``code``: >= 0 a tree, -1 the time, -2 - e the slack of row e."""
     for x in range(count + rows):
         column[x] = 0.0
     if code >= 0:
@@ -312,7 +315,7 @@ def column_of(code: int, rows: int, count: int, size: Any, capacity: Any, coefs:
 @kernel
 def renew(m: int, basis: Any, inverse: Any, rows: int, count: int, size: Any, capacity: Any, coefs: Any, owner: Any,
           column: Any, other: Any) -> bool:  # fmt: skip
-    """Compute the inverse of the basis again (Gauss and Jordan); ``other``: m * m."""
+    """Compute the inverse of the basis anew (Gauss and Jordan); return False if it is singular. ``other``: m * m."""
     for x in range(m):
         column_of(basis[x], rows, count, size, capacity, coefs, owner, column)
         for y in range(m):
@@ -374,23 +377,23 @@ def pack_columns(
         pods, rows, commodities, whether circuits are free (1: rows are pods), most columns, most pivots.
         Out: [6] columns, [7] pivots.
     limits : float64 (4,)
-        In: a time at which to stop since it is no better, relative gap. Out: [2] T, [3] a lower bound of it.
+        In: a time at which to stop, because it is no better; relative gap. Out: [2] T, [3] a lower bound of it.
     first, terms : int64 (commodities + 1,), int64 (first[-1],)
         Pods of each commodity, concatenated.
     units : float64 (first[-1],)
         Units of an all-to-all in each of its pods; 0 for trees.
     ends, eid : int64 (2 * rows,), int64 (pods * pods,)
-        Ends of each circuit; its row, -1: none.
+        Ends of each circuit; row of the circuit between each two pods, -1: none.
     size, capacity : float64 (commodities,), (rows,)
         F_k (of an all-to-all: between two units, both phases); B L_e, in any unit.
     coefs, owner, shares : float64 (columns * rows,), int64 (columns,), float64 (columns,)
-        Out: the uses of each row by each column, its commodity, its share.
+        Out: the use of each row by each column; the column's commodity and share.
     duals : float64 (rows,)
         Out: pi.
     ways : int64 (columns * pods * pods,)
-        Out: the next pod from each to each, of columns of all-to-alls; one number if there are none.
+        Out: the next pods between all pods, for columns of all-to-alls; one number if there are none.
     floats, ints : float64, int64
-        Room to work in, as the slices below share it out.
+        Work arrays, divided by the slices below.
     """
     pods = setting[0]
     rows = setting[1]
@@ -588,7 +591,7 @@ def pack_columns(
 
 @dataclass(frozen=True)
 class Commodity:
-    """Pods that trees join, or (with units) that all send to each other."""
+    """Pods that a tree joins, or (with units) that all send to each other."""
 
     pods: tuple[int, ...]
     """at least two, ascending"""
@@ -599,7 +602,7 @@ class Commodity:
 
     @property
     def scale(self) -> float:
-        """About the bytes of it on a circuit."""
+        """Approximate bytes of the commodity on a circuit."""
         return self.bytes * (max(self.units) ** 2 if self.units else 1)
 
 
@@ -701,7 +704,7 @@ def _solve(
 def pack_trees(
     commodities: Sequence[Commodity], circuits: Any, *, cutoff: float = float("inf"), gap: float = 1e-7
 ) -> StripePacking | None:
-    """The stripes with the least bytes on the busiest circuit.
+    """Return the stripes with the least bytes on the busiest circuit.
 
     Parameters
     ----------
@@ -716,7 +719,7 @@ def pack_trees(
 
     Returns
     -------
-    Packing or None
+    StripePacking or None
         None: circuits do not join the pods of a commodity.
     """
     lit = np.asarray(circuits, np.int64)
@@ -748,9 +751,9 @@ def pack_trees(
 
 
 def free_bytes(commodities: Sequence[Commodity], pods: int, ports: int, *, cutoff: float = float("inf")) -> float:
-    """The least bytes over a circuit with any circuits at any time.
+    """Return the least bytes over a circuit if any circuits may be lit at any time.
 
-    It is Lasdon's bound, and so a lower bound even if the program is not solved to its end.
+    The value is Lasdon's bound, and so a lower bound even if the program is not solved to its end.
     """
     if not commodities:
         return 0.0

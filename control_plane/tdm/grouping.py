@@ -1,4 +1,4 @@
-"""The partition of jobs into two groups: Algorithm 1, a local search, and all partitions."""
+"""Partitions of jobs into two groups: Algorithm 1, a local search, and the best of all partitions."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -22,16 +22,16 @@ Mask = np.typing.NDArray[np.bool_]
 def descend(
     first: Mask, nic_s: Floats, train_s: Floats, units: Floats, gpus: int, delta_s: float, reading: Reading
 ) -> Mask:
-    """The local optimum below a partition: the best flip or swap while the bound falls. O(J^2) a step.
+    """Return the local optimum below a partition: take the best flip or swap while the bound falls. O(J^2) a step.
 
     Parameters
     ----------
     first : bool (jobs,)
         Jobs of the first group; both groups must fit.
     nic_s, train_s, units : float64 (jobs,)
-        c and w of each job, and its GPUs.
+        Seconds of each job's NICs and training, and its GPUs.
     gpus, delta_s, reading
-        Most GPUs of a group; as in `process_s`.
+        Largest number of GPUs of a group; the others as in `process_s`.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def descend(
 
 
 def _without(values: Floats) -> Floats:
-    """The largest value without each value in turn; the last value stands for no job, and is not removed."""
+    """Return, for each value, the largest of the others; the last value stands for no job and is never left out."""
     if len(values) == 1:
         return values
     order = np.argsort(values)
@@ -86,7 +86,7 @@ def _tops(here: Mask, nic_s: Floats, train_s: Floats) -> tuple[Floats, Floats, F
 
 
 def _bound(c1: Floats, c2: Floats, w1: Floats, w2: Floats, delta_s: float, reading: Reading) -> Floats:
-    """`round_s` of arrays."""
+    """Return `round_s` of arrays."""
     total: Floats = np.zeros(1)
     dark = np.where((c1 > 0) & (c2 > 0), delta_s, 0.0)
     for communicates, trains in ((c1, w2), (c2, w1)):
@@ -122,7 +122,7 @@ class RoundTimes:
         self.delta_s, self.reading = delta_s, reading
 
     def of(self, first: Group) -> Partition | None:
-        """The partition whose first group that is; None where it is impossible."""
+        """Return the best partition with this first group; None if it is impossible."""
         rest = self.rest(first)
         best: Partition | None = None
         for plan, other in product(self.planner.options(first), self.planner.options(rest)):
@@ -132,14 +132,14 @@ class RoundTimes:
         return best
 
     def bound(self, first: Group) -> float:
-        """A lower bound on the round of the partition with this first group."""
+        """Return a lower bound on the round of the partition with this first group."""
         (c1, w1), (c2, w2) = self.planner.bound(first), self.planner.bound(self.rest(first))
         if NEVER in (c1, c2, w1, w2):
             return NEVER
         return round_s(((c1,), (c2,)), (w1, w2), self.delta_s, self.reading)
 
     def rest(self, first: Group) -> Group:
-        """The other group."""
+        """Return the other group."""
         return tuple(j for j in range(len(self.jobs)) if j not in first)
 
     def _time(self, plan: GroupPlan, other: GroupPlan) -> float:
@@ -149,7 +149,7 @@ class RoundTimes:
 
 
 def hill_climbing(rounds: RoundTimes) -> Partition:
-    """Algorithm 1: flip the group of each job, take the best flip (ties: first job) while t_round falls.
+    """Run Algorithm 1: flip the group of each job, take the best flip (ties: first job) while t_round falls.
 
     Our reading: t_round starts with A = J, without TDM, not at infinity; ``max{NS}`` of line 3 is min. If A = J does
     not fit (gangs), the start is balanced by units. GPUs are adjusted at the end, when the plan is adopted, if that is
@@ -183,21 +183,21 @@ def best_by_bounds(
     plan: Callable[[Group, float], Partition | None],
     best: Partition | None = None,
 ) -> Partition:
-    """The best of some partitions, planned in the order of their bounds until no other one can be better.
+    """Return the best of some partitions, planned in the order of their bounds until no other can be better.
 
     Parameters
     ----------
     bounds : mapping
-        By the first group of each partition.
+        Lower bounds of rounds, by the first group of each partition.
     plan : callable
-        From that group and the best round so far to the partition; None: it does not fit.
+        Takes that group and the best round so far; returns the partition, or None if it does not fit or is no better.
     best : Partition or None
-        One that is known already.
+        A partition that is known already.
 
     Raises
     ------
     TdmError
-        None fits.
+        When no partition fits.
     """
     for group in sorted(bounds, key=lambda candidate: (bounds[candidate], candidate)):
         if bounds[group] == NEVER or (best is not None and bounds[group] >= best.round_s * _SAME):
@@ -213,7 +213,7 @@ def best_by_bounds(
 def search_partition(
     rounds: RoundTimes, *, restarts: int = RESTARTS, seed: int = 1, evaluations: int = 400
 ) -> Partition:
-    """Our search: flips and swaps from several starts; it plans only partitions whose bound beats the best so far.
+    """Search by flips and swaps from several starts (ours); plan only partitions whose bound beats the best so far.
 
     The bound (NICs and training, no circuits) is cheap and mostly tight, since packing keeps circuits from being the
     bottleneck. Local search therefore uses bounds first, and plans its optima in the order of their bounds.
@@ -237,7 +237,7 @@ def search_partition(
     try:
         best = best_by_bounds(candidates, lambda group, _: rounds.of(group))
     except TdmError:
-        for j in range(jobs):  # one that is impossible by itself says why
+        for j in range(jobs):  # a job that is impossible by itself raises the reason
             rounds.planner.options((j,))
         raise
     seen = set(candidates)
@@ -263,7 +263,7 @@ def search_partition(
 
 
 def all_partitions(rounds: RoundTimes) -> Partition:
-    """The best of all 2^(J - 1) partitions, by branch and bound on :meth:`RoundTimes.bound`.
+    """Return the best of all 2^(J - 1) partitions, by branch and bound on :meth:`RoundTimes.bound`.
 
     Raises
     ------
@@ -278,7 +278,7 @@ def all_partitions(rounds: RoundTimes) -> Partition:
 
 
 def process_times(partition: Partition, delta_s: float, reading: Reading = "overlap") -> tuple[float, float]:
-    """T_1 and T_2."""
+    """Return T_1 and T_2 in seconds."""
     first, other = partition.groups
     delta = delta_s if first.jobs and other.jobs else 0.0
     return (
@@ -292,7 +292,7 @@ def _flipped(group: Group, job: int) -> Group:
 
 
 def neighbours(group: Group, jobs: int) -> list[Group]:
-    """Groups that differ from a group by a flip, then those that differ by a swap."""
+    """Return the groups that differ from a group by a flip, then those that differ by a swap."""
     inside, outside = list(group), [j for j in range(jobs) if j not in group]
     swaps = [tuple(sorted((*(x for x in inside if x != a), b))) for a in inside for b in outside]
     return [_flipped(group, job) for job in range(jobs)] + swaps
@@ -320,7 +320,7 @@ def _descend(start: Group, value: Callable[[Group], float], jobs: int) -> Group:
 
 
 def fitting_split(jobs: Sequence[TdmJob], gpus: int, order: Sequence[int]) -> Group | None:
-    """Jobs of the first of two groups that both fit, with about half of the units; None: impossible.
+    """Return the jobs of the first of two groups that both fit, with about half of the units; None: impossible.
 
     Computed from the sums reachable with each job in the given ``order``, which decides among equals. O(J * units).
     """
@@ -342,8 +342,9 @@ def fitting_split(jobs: Sequence[TdmJob], gpus: int, order: Sequence[int]) -> Gr
 
 
 def named_split(jobs: Sequence[TdmJob], gpus: int) -> Group | None:
-    """A partition in which no two jobs of a group want more of a named host than its GPUs; None: there is none, or no
-    two jobs want the same host.
+    """Return the first of two groups in which no two jobs want more of a named host than its GPUs.
+
+    Return None if there are no such groups, or no two jobs conflict on a host.
     """
     import networkx as nx  # noqa: PLC0415  (slow to import)
 
@@ -368,7 +369,7 @@ def named_split(jobs: Sequence[TdmJob], gpus: int) -> Group | None:
 
 
 def random_split(jobs: Sequence[TdmJob], gpus: int, seed: int) -> Group | None:
-    """A random partition that fits, balanced by units; None if there is none."""
+    """Return the first group of a random partition that fits, balanced by units; None if there is none."""
     order = list(range(len(jobs)))
     Random(seed).shuffle(order)  # noqa: S311
     return fitting_split(jobs, gpus, order)

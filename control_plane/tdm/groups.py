@@ -123,14 +123,14 @@ def place_seed(jobs: Sequence[TdmJob], given: Sequence[int], network: OpticalNet
 
 
 def _traffic(job: TdmJob, units: int) -> float:
-    """Predicted bytes of a job, for the order."""
+    """Return the predicted bytes of a job, by which jobs are ordered."""
     return float(job.bytes) * units * (units - 1 if job.kind == "a2a" else 1)
 
 
 # Crossing between pods for a group: direct circuits, several configurations, or several hops.
 #
-# The fastest is taken. With B = 25 Gb/s an all-to-all over 8 pods that direct circuits would carry in 72 ms takes two
-# configurations and a dark time, or several hops on four ports: which is better depends on delta.
+# The fastest of them is taken. With B = 25 Gb/s an all-to-all over 8 pods that direct circuits would carry in 72 ms
+# takes two configurations and a dark time, or several hops on four ports: which is better depends on delta.
 
 
 Ints = np.typing.NDArray[np.int64]
@@ -157,7 +157,7 @@ def cross(
     *,
     returns: bool = False,
 ) -> Crossing:
-    """The fastest of the three crossings; direct circuits wherever there are ports for them.
+    """Return the fastest of the three crossings; direct circuits whenever there are enough ports for them.
 
     Parameters
     ----------
@@ -166,14 +166,14 @@ def cross(
     network : OpticalNetwork
         Its ports, rates and dark time.
     where : sequence of placements
-        Hosts of each job: NICs count in each configuration separately.
+        Hosts of each job, for the bytes of NICs in each configuration.
     returns : bool
-        Whether the process is the only one, and ends with the return to its first configuration.
+        Whether the process is the only one, and ends with a change back to its first configuration.
 
     Raises
     ------
     TdmError
-        When none of them has enough ports.
+        When there are too few ports for every crossing.
     """
     whole = demand(packed, parts, network.pods).astype(np.float64)
     if ((whole > 0).sum(axis=1) <= network.ports).all():
@@ -194,7 +194,7 @@ def cross(
 def direct_routes(
     packed: Packed, parts: Sequence[PackingJob], at: "np.typing.NDArray[np.int64]"
 ) -> tuple[tuple[PodRoute, ...], ...]:
-    """The direct routes of every all-to-all, in the configuration of each pair of pods."""
+    """Return the direct routes of every all-to-all; ``at``: the configuration of each pair of pods."""
     return tuple(
         tuple(
             PodRoute((a, b), 1.0, int(at[a, b]))
@@ -239,9 +239,10 @@ def nic_bytes(
     where: Sequence[Placement],
     network: OpticalNetwork,
 ) -> int:
-    """Bytes of the busiest NIC in one of several configurations, in each direction.
+    """Return the bytes of the busiest NIC in one of several configurations, in each direction.
 
-    Trees send all of their bytes in the first one. Blocks within a pod go with the first one that their job needs.
+    Trees send all of their bytes in the first configuration. Blocks within a pod go with the first configuration that
+    their job needs.
     """
     carried: Counter[str] = Counter()
     for units, part, own in zip(packed.units, parts, where, strict=True):
@@ -261,7 +262,7 @@ def nic_bytes(
 
 
 def _by_hops(parts: Sequence[PackingJob], packed: Packed, network: OpticalNetwork) -> Crossing | None:
-    """Trees on circuits of their own, and all-to-alls over several hops on the other ports; None: too few ports."""
+    """Lay trees on direct circuits, and all-to-alls over several hops on the other ports; None: too few ports."""
     places = [place for place, part in enumerate(parts) if part.alltoall]
     trees: Floats = np.zeros((network.pods, network.pods))
     for edges, part in zip(packed.edges, parts, strict=True):
@@ -319,7 +320,7 @@ class GroupPlan:
     phases: tuple[float, ...]
     """C_t, seconds of each sub-phase; a single one for pipelined chunks. Infinite: impossible"""
     training_s: float
-    """W"""
+    """W, seconds of training"""
     units: tuple[tuple[int, ...], ...] = ()
     """units of each job, in each pod"""
     packed: Packed | None = None
@@ -328,7 +329,7 @@ class GroupPlan:
 
     @property
     def communication_s(self) -> float:
-        """C."""
+        """C, seconds of all sub-phases together."""
         return sum(self.phases)
 
 
@@ -338,14 +339,14 @@ class GroupPlanner(Protocol):
     network: OpticalNetwork
 
     def options(self, group: Group) -> list[GroupPlan]:
-        """The possible plans, among which the other group's needs decide; empty: impossible."""
+        """Return the possible plans, among which the needs of the other group decide; empty: impossible."""
 
     def bound(self, group: Group) -> tuple[float, float]:
-        """Lower bounds on communication and training of every plan: seconds (C, W)."""
+        """Return lower bounds on communication and training of every plan: seconds (C, W)."""
 
 
 def nic_bound_s(job: TdmJob, network: OpticalNetwork) -> float:
-    """Lower bound in seconds of a job's own NICs, pipelined."""
+    """Return a lower bound in seconds on communication by a job's own NICs, pipelined."""
     if job.kind != "a2a":
         return job.bytes / network.nic
     here = min(network.gpus, job.units)
@@ -353,14 +354,14 @@ def nic_bound_s(job: TdmJob, network: OpticalNetwork) -> float:
 
 
 class KnownGroups:
-    """Groups that are planned once."""
+    """Base class of planners that plan each group once and cache the plans."""
 
     def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork) -> None:
         self.jobs, self.network = jobs, network
         self._known: dict[Group, list[GroupPlan]] = {}
 
     def options(self, group: Group) -> list[GroupPlan]:
-        """As of :class:`GroupPlanner`."""
+        """See :class:`GroupPlanner`."""
         if group not in self._known:
             self._known[group] = self._options(group) if group else [GroupPlan((), (), (), 0.0)]
         return self._known[group]
@@ -370,7 +371,7 @@ class KnownGroups:
 
 
 class TreeGroups(KnownGroups):
-    """Ours: few pods, trees of ToRs, chunk pipelining, local search, several configurations for a2a."""
+    """Our planner: few pods, trees of ToRs, chunk pipelining, local search, several configurations for a2a."""
 
     def __init__(
         self,
@@ -386,7 +387,7 @@ class TreeGroups(KnownGroups):
         self._nic = [nic_bound_s(job, network) for job in jobs]
 
     def bound(self, group: Group) -> tuple[float, float]:
-        """Lower bounds: NICs; training on all GPUs."""
+        """Return lower bounds: of NICs; of training on all GPUs."""
         if not group:
             return 0.0, 0.0
         gangs = [j for j in group if not self.jobs[j].elastic]
@@ -399,7 +400,7 @@ class TreeGroups(KnownGroups):
         return max(self._nic[j] for j in group), max(longest, work / left if elastic else 0.0)
 
     def _options(self, group: Group) -> list[GroupPlan]:
-        """One for gangs; for elastic jobs one for each share of the GPUs, and one with whole pods."""
+        """Return one plan for gangs; for elastic jobs one for each share of the GPUs, and one with whole pods."""
         jobs = [self.jobs[j] for j in group]
         plans = []
         for given in self.givens(group):
@@ -414,7 +415,7 @@ class TreeGroups(KnownGroups):
         return plans
 
     def givens(self, group: Group) -> list[list[int]]:
-        """Numbers of units for each job: its own for gangs; for elastic jobs shares of the GPUs, and whole pods."""
+        """Return numbers of units to try: those of gangs; for elastic jobs shares of the GPUs, and whole pods."""
         jobs = [self.jobs[j] for j in group]
         network = self.network
         tried: list[list[int]] = []
@@ -465,7 +466,7 @@ def planned(
     packed: Packed,
     network: OpticalNetwork,
 ) -> GroupPlan:
-    """The plan of a packing: the time of circuits, or of several configurations, and of NICs."""
+    """Return the plan of a packing: the time of circuits, or of several configurations, and of NICs."""
     circuits_s = packed.circuit_bytes / network.circuit
     if circuits_s == NEVER:
         circuits_s = _crossing_s(parts, packed, network, on_hosts(jobs, packed.units, network))
@@ -483,7 +484,7 @@ def planned(
 def _crossing_s(
     parts: Sequence[PackingJob], packed: Packed, network: OpticalNetwork, where: Sequence[Placement]
 ) -> float:
-    """Seconds over several configurations or hops, when direct circuits do not suffice."""
+    """Return the seconds over several configurations or hops, for use when direct circuits do not suffice."""
     if network.ports < 1 or not any(part.alltoall for part in parts):
         return NEVER
     try:
@@ -493,16 +494,16 @@ def _crossing_s(
 
 
 class SeedGroups(KnownGroups):
-    """The source's: Algorithm 2, rings and stars, push and pull one after the other."""
+    """The source's planner: Algorithm 2, rings and stars, push and pull one after the other."""
 
     def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, *, direct: bool = False) -> None:
-        """``direct``: no group for which some pod has too few ports; otherwise those take several configurations."""
+        """``direct``: refuse a group if some pod has too few ports; otherwise it takes several configurations."""
         super().__init__(jobs, network)
         self.direct = direct
         self._bounds = TreeGroups(jobs, network)
 
     def bound(self, group: Group) -> tuple[float, float]:
-        """Twice the bound of pipelined chunks for PS and RAR; for a2a the bound has both phases already."""
+        """Return twice the bound of pipelined chunks for PS and RAR; the bound of a2a covers both phases already."""
         nic_s, training_s = self._bounds.bound(group)
         if nic_s == NEVER:
             return nic_s, training_s
@@ -510,7 +511,7 @@ class SeedGroups(KnownGroups):
         return max(times, default=0.0), training_s
 
     def _options(self, group: Group) -> list[GroupPlan]:
-        """One plan, or none."""
+        """Return one plan, or none."""
         jobs = [self.jobs[j] for j in group]
         try:
             given = share_gpus(jobs, self.network.all_gpus)
@@ -541,7 +542,7 @@ class SeedGroups(KnownGroups):
         return GroupPlan(group, tuple(given), phases, training, units, seed=seed)
 
     def _phase_s(self, sent: Floats, nic_s: float) -> float:
-        """Seconds of several configurations, as in our planner; the source omits more neighbours than ports."""
+        """Return the seconds of several configurations, as in our planner; the source ignores a lack of ports."""
         cut = split(sent, self.network.ports)
         dark = max(0, len(cut) - 1) * self.network.delta_s
         return max(nic_s, sum(part.bytes for part in cut) / self.network.circuit + dark)
@@ -564,7 +565,7 @@ class CarriedJobs:
 
 
 def rooted(edges: Sequence[Edge], units: Sequence[int]) -> tuple[int, tuple[Edge, ...]]:
-    """The root that makes a tree flattest (of two the one with more units), and (child, parent) of every edge."""
+    """Return the root that makes a tree flattest (of two the one with more units), and (child, parent) of each edge."""
     if not edges:
         return next((pod for pod, count in enumerate(units) if count), 0), ()
     import networkx as nx  # noqa: PLC0415  (slow to import)
@@ -636,7 +637,7 @@ def carry_stripes(plan: GroupPlan, striped: Striped, network: OpticalNetwork) ->
 
 
 def carry(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork) -> CarriedJobs:
-    """The crossing of a group's jobs; no circuits for an empty group."""
+    """Return the crossing of a group's jobs; no circuits for an empty group."""
     if plan.seed is not None:
         return carry_seed(jobs, plan, network)
     if plan.striped is not None:
@@ -648,14 +649,14 @@ def carry(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork) -> C
 
 
 def dark_matrix(pods: int) -> Matrix:
-    """The configuration without circuits."""
+    """Return the configuration without circuits."""
     return tuple((0,) * pods for _ in range(pods))
 
 
 def configurations(
     carried: CarriedJobs, start_s: float, duration_s: float, network: OpticalNetwork
 ) -> tuple[Configuration, ...]:
-    """Configurations of a process: each is lit for its busiest circuit or NIC, the last one until the end."""
+    """Return the configurations of a process: each lasts for its busiest circuit or NIC, the last one until the end."""
     lit, at = [], start_s
     for matrix, lit_s in zip(carried.matrices[:-1], carried.lit_s, strict=False):
         lasts = network.delta_s + lit_s
@@ -668,7 +669,7 @@ def configurations(
 def placements(
     jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork, *, other_way: bool = False
 ) -> dict[int, Placement]:
-    """(host, units) of each job of a group, by job."""
+    """Return (host, units) of each job of a group, by job; ``other_way`` reverses the order of equal jobs."""
     own = [jobs[j] for j in plan.jobs]
     return dict(zip(plan.jobs, on_hosts(own, plan.units, network, longest_last=other_way), strict=True))
 
@@ -683,11 +684,11 @@ class Ready:
     dark_s: float
     """seconds until its circuits are lit"""
     communicates_s: float
-    """seconds from then until its end: the time of the busiest of its circuits and NICs"""
+    """seconds from then until its communication ends: the time of the busiest of its circuits and NICs"""
 
 
 def pairs_of(carried: CarriedJobs, j: int, configuration: int = 0) -> set[Edge]:
-    """Pods (smaller first) between which a job needs circuits in a configuration."""
+    """Return the pods (smaller first) between which a job needs circuits in a configuration."""
     ring = carried.rings.get(j)
     edges = [edge for tree in carried.trees.get(j, ()) if tree.configuration == configuration for edge in tree.edges]
     for route in carried.routes.get(j, ()):
@@ -706,7 +707,7 @@ def ready(
     before: Matrix | None,
     network: OpticalNetwork,
 ) -> dict[int, Ready]:
-    """Dark time of the circuits of each job of a group, and its time after that.
+    """Return the dark time of each job's circuits, and the time of its communication after that.
 
     A port stays lit if as many circuits join its pods as in ``before``, the configuration that was lit last (None:
     nothing changes). If a process has several configurations, or sub-phases, all its jobs end together.
@@ -741,9 +742,9 @@ def ready(
 
 
 def ends_s(times: Mapping[int, Ready], training_s: float, reading: Reading) -> float:
-    """T_k of (3) with dark time by job: max over jobs of dark + communication, and the others' training.
+    """Return T_k of (3) with dark time by job: max over jobs of dark + communication, and the other group's training.
 
-    ``serial`` adds the longest dark time to the longer of both; ``literal`` has none (the caller has its sub-phases).
+    ``serial`` adds the longest dark time to the longer of both; ``literal`` has none (the caller computes it).
     """
     dark = max((time.dark_s for time in times.values()), default=0.0)
     if reading == "serial":
@@ -752,7 +753,7 @@ def ends_s(times: Mapping[int, Ready], training_s: float, reading: Reading) -> f
 
 
 def keep_lit(matrix: Matrix, other: Matrix, ports: int) -> tuple[Matrix, Matrix]:
-    """Two configurations with more in common: spare ports keep circuits of the other one, which then never go dark."""
+    """Return two configurations with more in common: spare ports keep the other's circuits, which then stay lit."""
     pair = (np.array(matrix, np.int64), np.array(other, np.int64))
     for own, wanted in (pair, pair[::-1]):
         for a, b in sorted(map(tuple, np.argwhere(np.triu(wanted > own)).tolist()), key=lambda e: -int(wanted[e])):

@@ -1,4 +1,4 @@
-"""Training jobs, which train and communicate in turn; their files; the optical network; GPUs of jobs on hosts."""
+"""Training jobs and their files, the optical network, and the units of jobs on hosts."""
 
 import csv
 import io
@@ -28,15 +28,15 @@ class TdmError(PlanError):
 
 
 PASSES: Final = 6
-"""K: 2 for the forward and 4 for the backward pass of each parameter and token"""
+"""K: 2 operations for the forward and 4 for the backward pass of each parameter and token"""
 PASSES_RECOMPUTING: Final = 8
-"""K with activations computed again"""
+"""K if activations are recomputed"""
 
 
 def training_seconds(
     parameters: float, tokens: float, flops: float, efficiency: float, *, recompute: bool = False
 ) -> float:
-    """t_train of (7): K * tokens * Phi / (F_GPU * efficiency), in seconds.
+    """Return t_train of (7), K * tokens * Phi / (F_GPU * efficiency), in seconds.
 
     Algorithm 1 refers to "formula (1)" for training times; equation (7) defines them.
 
@@ -79,7 +79,7 @@ class TdmJob:
 
     ps: units push gradients to one place and pull the sum (here the ToR of a pod, not a host). rar: an all-reduce. Both
     leave the same sum with every unit, so a scheduler may carry either along a tree. a2a: every unit sends to every
-    other one, twice (dispatch, combine).
+    other unit twice (dispatch, combine).
     """
 
     name: str
@@ -88,7 +88,7 @@ class TdmJob:
     """F. ps, rar: bytes of the vector that is summed (4 for a float32 parameter). a2a: bytes from one unit to *one*
     other unit in one of the two phases"""
     compute_s: float
-    """seconds of an iteration's training on ``units`` GPUs of its own, t_train of (7)"""
+    """seconds of training in an iteration on ``units`` dedicated GPUs, t_train of (7)"""
     units: int
     """number of GPUs that work in parallel, one unit each"""
     hosts: tuple[str, ...] = ()
@@ -97,11 +97,11 @@ class TdmJob:
     elastic: bool = False
     """whether the scheduler may set the number of units, at least 2; training then takes compute_s * units / number"""
     model: str | None = None
-    """name in `p4reduce.control_plane.tdm.jobs.MODELS`, for people"""
+    """name in `p4reduce.control_plane.tdm.jobs.MODELS`, for display; None if unknown"""
     arrival_s: float = 0.0
-    """seconds after the beginning when an online scheduler learns of it"""
+    """seconds after the start at which an online scheduler learns of the job"""
     iterations: int | None = None
-    """number of iterations; None: without end"""
+    """number of iterations; None: unlimited"""
 
     def __post_init__(self) -> None:
         where = f"job {self.name[:40]!r}"
@@ -131,7 +131,7 @@ class TdmJob:
         return self.compute_s * self.units
 
     def compute_on(self, units: int) -> float:
-        """Seconds of an iteration's training on ``units`` GPUs of its own."""
+        """Return the seconds of training in an iteration on ``units`` dedicated GPUs."""
         return self.work / units if self.elastic else self.compute_s
 
 
@@ -139,12 +139,12 @@ class TdmJob:
 
 
 A100_FLOPS: Final = 312e12
-"""dense bfloat16"""
+"""operations a second of an A100, dense bfloat16"""
 
 
 @dataclass(frozen=True)
 class JobModel:
-    """A model; ``unit_bytes`` is sent by one unit: its gradients, or (a2a) its data for all others in one phase."""
+    """A model. ``unit_bytes``: what one unit sends, its gradients or (a2a) its data for all others in one phase."""
 
     kind: Kind
     unit_bytes: int
@@ -176,14 +176,14 @@ def model_job(
     arrival_s: float = 0.0,
     iterations: int | None = None,
 ) -> TdmJob:
-    """A job of a known model.
+    """Return a job of a known model.
 
     Parameters
     ----------
     name, model, units
         Name of the job; name in :data:`MODELS`; number of units.
     scale : float
-        Divisor of bytes and times: a 64th of the packets shows the same as the whole.
+        Divisor of bytes and times: a 64th of the packets shows the same as all of them.
     kind, compute_s, hosts, elastic, arrival_s, iterations
         As in :class:`TdmJob`; None: the model's.
 
@@ -213,7 +213,7 @@ _UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "KiB": 1 << 10, "MiB
 
 
 def _bytes(value: Any) -> Any:
-    """Convert '102M' (decimal) or '4MiB' to bytes; other values stay."""
+    """Convert '102M' (decimal) or '4MiB' to bytes; return other values unchanged."""
     if not isinstance(value, str):
         return value
     text = value.strip().removesuffix("B") if not value.strip().endswith("iB") else value.strip()
@@ -234,14 +234,14 @@ def _seconds(value: Any) -> Any:
 
 
 def _workers(value: Any) -> Any:
-    """A number of workers, or their names; in CSV as text."""
+    """Convert text of a CSV file to a number of workers or a tuple of names, and a list to a tuple."""
     if isinstance(value, str):
         return int(value) if value.isdecimal() and len(value) < 10 else tuple(value.split())
     return tuple(value) if isinstance(value, list) else value
 
 
 class Formula(BaseModel):
-    """Equation (7) in place of a time."""
+    """The terms of equation (7), given in place of a time."""
 
     model_config = ConfigDict(extra="forbid")
     parameters: float
@@ -266,7 +266,7 @@ class JobLine(BaseModel):
     iterations: int | None = None
 
     def job(self, scale: float) -> TdmJob:
-        """Convert to a job, with bytes and times divided by ``scale``; `TdmError` for contradicting fields."""
+        """Convert to a job with bytes and times divided by ``scale``; `TdmError` for missing or conflicting fields."""
         where = f"job {self.name[:40]!r}"
         hosts = self.workers if isinstance(self.workers, tuple) else ()
         units = len(hosts) if hosts else self.workers
@@ -415,11 +415,11 @@ class OpticalNetwork:
         return self.port_rate_bps / _BITS
 
     def host(self, pod: int, server: int) -> str:
-        """The name of a host, from its pod and its server number, both counted from 0."""
+        """Return the name of a host from its pod and its server number, both counted from 0."""
         return f"h{pod * self.servers + server + 1}"
 
     def pod_of(self, host: str) -> int:
-        """The pod of a host. Raises `TdmError` for an unknown host."""
+        """Return the pod of a host. Raises `TdmError` for an unknown host."""
         digits = host.removeprefix("h")
         known = host.startswith("h") and digits.isascii() and digits.isdecimal() and len(digits) < 10
         number = int(digits) - 1 if known and not digits.startswith("0") else -1
@@ -428,12 +428,12 @@ class OpticalNetwork:
         return number // self.servers
 
     def with_delta(self, delta_s: float) -> "OpticalNetwork":
-        """The same network with another reconfiguration time."""
+        """Return the same network with another reconfiguration time."""
         return replace(self, delta_s=delta_s)
 
 
 def parse_network(spec: str) -> OpticalNetwork:
-    """The network of ``oxc:pods=8,hosts=4,ports=4,rate=25G`` with optional port_rate, delta, gpus and parallel.
+    """Return the network of ``oxc:pods=8,hosts=4,ports=4,rate=25G`` with optional port_rate, delta, gpus and parallel.
 
     ``port_rate`` is ``rate`` by default. Other parameters of the topology builder of the same name (delay, name,
     capable, planes) do not matter for schedules and are ignored.
@@ -478,7 +478,7 @@ def parse_network(spec: str) -> OpticalNetwork:
 
 
 def planes_of(spec: str) -> int:
-    """The number of cross-connects of a network for :func:`parse_network`: 1 by default, 2 with ``planes=2``."""
+    """Return the number of cross-connects of a network specification: 1 by default, 2 with ``planes=2``."""
     given = dict(item.partition("=")[::2] for item in spec.partition(":")[2].split(","))
     return _count(spec, "planes", given.get("planes", "1").strip())
 
@@ -501,16 +501,16 @@ Placement = tuple[tuple[str, int], ...]
 def on_hosts(
     jobs: Sequence[TdmJob], units: Sequence[Sequence[int]], network: OpticalNetwork, *, longest_last: bool = False
 ) -> list[Placement]:
-    """(host, units) of each job, given the number of its units in each pod; jobs share no GPU.
+    """Return (host, units) of each job, given the number of its units in each pod; jobs share no GPU.
 
     The largest job is placed first, in the fullest server with room for all of it, since units on one server are summed
-    before they send. Named hosts are kept. With ``longest_last`` the order among equals is reversed: of two layers of
-    jobs, placed in opposite orders, jobs that train long then share GPUs with those that train short.
+    before they send. Named hosts are kept. With ``longest_last`` the order among equals is reversed: if two layers of
+    jobs are placed in opposite orders, jobs that train long share GPUs with jobs that train short.
 
     Raises
     ------
     TdmError
-        When a named host has no GPU left.
+        When a named host or a pod has no GPU left.
     """
     free = np.full((network.pods, network.servers), network.gpus, np.int64)
     placed: list[dict[str, int]] = [{} for _ in jobs]
@@ -542,12 +542,12 @@ def on_hosts(
 
 
 def units_on_one(units: Sequence[int], network: OpticalNetwork) -> int:
-    """The most units of a job that one server may have: 1 where servers have one GPU."""
+    """Return the largest number of a job's units that one server may hold; 1 if servers have one GPU."""
     return min(network.gpus, max(units, default=0))
 
 
 def host_bytes(job: TdmJob, placement: Placement) -> dict[str, int]:
-    """Bytes of each NIC in an iteration in each direction: (4) for one server, in the corrected reading.
+    """Return the bytes of each NIC in an iteration in each direction: (4) for one server, in the corrected reading.
 
     PS, RAR: the vector up and down; GPUs of one server are summed first. A2A: both phases, to units elsewhere.
     """
@@ -558,7 +558,7 @@ def host_bytes(job: TdmJob, placement: Placement) -> dict[str, int]:
 
 
 def busiest_nic_s(jobs: Sequence[TdmJob], placements: Sequence[Placement], network: OpticalNetwork) -> float:
-    """max over servers of D_server / b, seconds."""
+    """Return max over servers of D_server / b, in seconds."""
     carried: dict[str, int] = {}
     for job, placement in zip(jobs, placements, strict=True):
         for host, sent in host_bytes(job, placement).items():
@@ -567,7 +567,7 @@ def busiest_nic_s(jobs: Sequence[TdmJob], placements: Sequence[Placement], netwo
 
 
 def busiest_gpu_s(jobs: Sequence[TdmJob], placements: Sequence[Placement], network: OpticalNetwork) -> float:
-    """Seconds until all have trained on shared GPUs: a server's GPU seconds over its GPUs, or the longest job."""
+    """Return the seconds until all jobs have trained: a server's GPU seconds over its GPUs, or the longest job."""
     work: dict[str, float] = {}
     longest = 0.0
     for job, placement in zip(jobs, placements, strict=True):
@@ -586,9 +586,9 @@ LEAST = 2
 
 
 def share_gpus(jobs: Sequence[TdmJob], gpus: int) -> list[int]:
-    """g_j of a group ('utilizing all GPUs', Algorithm 2): GPUs that gangs leave are shared for equal training times.
+    """Return g_j of a group ('utilizing all GPUs', Algorithm 2): elastic jobs share the GPUs that gangs leave.
 
-    Each GPU in turn goes to the elastic job that would train longest.
+    Each of these GPUs in turn goes to the elastic job that would train longest, for equal training times.
 
     Raises
     ------
@@ -606,7 +606,7 @@ def share_gpus(jobs: Sequence[TdmJob], gpus: int) -> list[int]:
 
 
 def release_gpus(jobs: Sequence[TdmJob], given: Sequence[int], training_s: float, window_s: float) -> list[int]:
-    """End of Algorithm 1: g_j <- ceil(g_j W / T) if the group trains for W in a window of T >= W.
+    """Release GPUs (end of Algorithm 1): g_j <- ceil(g_j W / T) if the group trains for W in a window of T >= W.
 
     The jobs with the longest training then train for T at most; gangs keep their GPUs.
     """

@@ -69,7 +69,7 @@ from p4reduce.control_plane.tdm.switched import best_partition
 
 @dataclass(frozen=True)
 class Together:
-    """Jobs in one layer of GPUs, or in two that share them."""
+    """Jobs in one layer of GPUs, or in two layers that share the GPUs."""
 
     given: tuple[int, ...]
     layers: tuple[int, ...]
@@ -83,7 +83,7 @@ class Together:
 
 
 def plan_together(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Together:
-    """The same packing, trees and pipelining as with switching, for all jobs at once; the best of several layerings.
+    """Plan all jobs at once, with the packing, trees and pipelining of switching; take the best of several layerings.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def plan_together(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Turn
 
 
 def two_layers(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Group:
-    """The jobs of the first of two groups that both fit the GPUs: the groups that would take turns with switching."""
+    """Return the first of two groups that both fit the GPUs: the groups that would take turns with switching."""
     planner = TreeGroups(jobs, network, moves=min(options.moves, 2000), seed=options.seed)
     rounds = RoundTimes(jobs, planner, network.delta_s)
     return search_partition(rounds, restarts=options.restarts, seed=options.seed).groups[0].jobs
@@ -173,7 +173,7 @@ def _total(together: Together) -> float:
 
 @register_scheduler("no-tdm")
 def no_tdm(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """All train, then all communicate, with the same packing, trees and pipelining as `tdm`."""
+    """Let all jobs train, then all communicate, with the same packing, trees and pipelining as `tdm`."""
     together = plan_together(jobs, network, options)
     numbers = range(len(jobs))
     carried = carry_trees(jobs, numbers, together.packed, network, together.placements, returns=True)
@@ -206,7 +206,7 @@ def no_tdm(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions
 
 @register_scheduler("static")
 def static(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """Two groups take turns on circuits that serve both; nothing goes dark."""
+    """Let two groups take turns on circuits that serve both; nothing goes dark."""
     groups = [group for group in best_partition(jobs, network, options).groups if group.jobs]
     order = [j for group in groups for j in group.jobs]
     given = [units for group in groups for units in group.given]
@@ -235,13 +235,13 @@ def static(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions
 
 @register_scheduler("eps-ideal", turns=False)
 def eps_ideal(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """`tdm` in a leaf-spine with R spines and uplinks of B that spray packets: no circuits, nothing dark."""
+    """Carry out `tdm` in a leaf-spine with R spines and uplinks of B that spray packets: no circuits, nothing dark."""
     return _electrical("eps-ideal", jobs, network, options)
 
 
 @register_scheduler("eps-ecmp", turns=False)
 def eps_ecmp(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """The same leaf-spine with ECMP: ``options.flows`` flows on each edge of a tree, each hashed to a spine."""
+    """Carry out `tdm` in that leaf-spine with ECMP: a tree edge is ``options.flows`` flows, each hashed to a spine."""
     return _electrical("eps-ecmp", jobs, network, options)
 
 
@@ -275,7 +275,7 @@ def _taking_turns(
     groups: Sequence[GroupPlan],
     matrix: tuple[tuple[int, ...], ...],
 ) -> Schedule:
-    """A schedule of groups one after the other on the same circuits."""
+    """Return a schedule of groups one after the other on the same circuits."""
     both = [*groups, GroupPlan((), (), (), 0.0)][:2]
     times = process_times(Partition((both[0], both[1]), 0.0), 0.0, options.reading)
     plans: dict[int, JobPlan] = {}
@@ -315,25 +315,25 @@ Couple = tuple[int, ...]
 
 @register_scheduler("pairs", turns=False)
 def pairs(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """Jobs matched (Blossom) on the same servers; each pair in its best mode: gated, by priority, free or exclusive."""
+    """Match jobs (Blossom) on the same servers; each pair has its best mode: gated, by priority, free or exclusive."""
     return _schedule("pairs", jobs, network, options, best_sharing)
 
 
 @register_scheduler("free", turns=False)
 def free(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """Jobs without coordination: rates divide. The pairs are those of `pairs`, so that only coordination differs."""
+    """Let jobs share rates without coordination; the pairs are those of `pairs`, so that only coordination differs."""
     return _schedule("free", jobs, network, options, lambda a, b: Sharing("free", play(a, b, None)))
 
 
 @register_scheduler("exclusive", turns=False)
 def exclusive(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """One job of a pair at a time. (With arrivals: first in, first out, with backfilling; see the flow-level model.)"""
+    """Run one job of a pair at a time. (With arrivals: first in, first out, backfilling; see the flow-level model.)"""
     return _schedule("exclusive", jobs, network, options, lambda _a, _b: Sharing("exclusive", (0.5, 0.5)))
 
 
 @register_scheduler("cassini", turns=False)
 def cassini(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """Time shifts only: the second job of a pair begins when both overlap least on the unified circle."""
+    """Shift times only: the second job of a pair begins when both overlap least on the unified circle."""
 
     def share(a: TimesAlone, b: TimesAlone) -> Sharing:
         return Sharing("free", play(a, b, None, shift_s=time_shift(a, b)))
@@ -393,7 +393,7 @@ def _over_circuits(
     matrix: Matrix,
     network: OpticalNetwork,
 ) -> list[TimesAlone]:
-    """Times of jobs on the given circuits; other pairs' traffic on a circuit is assumed to come at the same time."""
+    """Return the times of jobs on the given circuits; other pairs' traffic is assumed to come at the same time."""
     lit = np.array(matrix, np.float64)
     parts = [_part(jobs, given, couple) for couple in couples]
     loads = [
@@ -415,12 +415,12 @@ def _over_circuits(
 
 
 def _given(jobs: Sequence[TdmJob], network: OpticalNetwork) -> list[int]:
-    """Units of each job; elastic jobs share the GPUs of two layers."""
+    """Return the units of each job; elastic jobs share the GPUs of two layers."""
     return share_gpus(jobs, 2 * network.all_gpus) if any(job.elastic for job in jobs) else [job.units for job in jobs]
 
 
 def _part(jobs: Sequence[TdmJob], given: Sequence[int], couple: Couple) -> PackingJob:
-    """The demand of a pair, which needs circuits for its larger job."""
+    """Return the demand of a pair, which needs circuits for its larger job."""
     lead = jobs[couple[0]]
     loads = [jobs[j].bytes * (2 if jobs[j].kind == "a2a" else 1) for j in couple]
     alltoall = any(jobs[j].kind == "a2a" for j in couple)
@@ -457,7 +457,7 @@ def _plan(
     pods = sorted({network.pod_of(host) for host, _ in kept})
     units = [sum(count for host, count in kept if network.pod_of(host) == pod) for pod in range(network.pods)]
     inside = [edge for edge in packed.edges[number] if edge[0] in pods and edge[1] in pods]
-    if jobs[j].kind != "a2a" and len(inside) < len(pods) - 1:  # the pair's circuits are an a2a's: any tree will do
+    if jobs[j].kind != "a2a" and len(inside) < len(pods) - 1:  # the pair's circuits serve an a2a: any tree will do
         inside = [(pods[0], pod) for pod in pods[1:]]
     root, edges = rooted(inside, units)
     other = alone[couple[1 - place]] if len(couple) == 2 else TimesAlone(0.0, 0.0)
@@ -480,7 +480,7 @@ def _plan(
 
 
 def _times(own: TimesAlone, other: TimesAlone, place: int, mode: Mode, policy: str) -> tuple[float, float]:
-    """Opening of a job's window and start of its training: the first trains at 0, the second after the first."""
+    """Return when a job's window opens and its training starts: the first trains at 0, the second after the first."""
     if mode == "gated":
         return (own.train_s, 0.0) if place == 0 else (max(own.train_s + other.train_s, other.period_s), other.train_s)
     shift = time_shift(other, own) if policy == "cassini" and place == 1 else 0.0
@@ -488,7 +488,7 @@ def _times(own: TimesAlone, other: TimesAlone, place: int, mode: Mode, policy: s
 
 
 def _first_units(where: Placement, edges: Sequence[tuple[int, int]], units: int, network: OpticalNetwork) -> Placement:
-    """``units`` units of a placement whose pods are connected in its tree."""
+    """Return ``units`` units of a placement, in pods that are connected in its tree."""
     pods = sorted({network.pod_of(host) for host, _ in where})
     if edges:
         import networkx as nx  # noqa: PLC0415  (slow to import)
@@ -511,7 +511,7 @@ def _first_units(where: Placement, edges: Sequence[tuple[int, int]], units: int,
 
 @register_scheduler("layers", turns=False)
 def layers(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """Jobs that overlap in two layers over the line of GPUs take turns; jobs that fit two layers are never refused."""
+    """Let jobs that overlap in two layers over the line of GPUs take turns; refuse none that fit two layers."""
     given = _given(jobs, network)
     if any(job.hosts for job in jobs):
         raise TdmError("policy layers places jobs itself; leave the names of workers out, or use striped")
@@ -566,7 +566,7 @@ class _Line:
             ) from None
 
     def cycle(self, component: Component, number: int) -> tuple[Cycle, dict[int, JobPlan]]:
-        """The cycle of a component on its circuits, and the plans of its jobs."""
+        """Return the cycle of a component on its circuits, and the plans of its jobs."""
         alone = {j: self._alone(j, layer) for layer, own in enumerate(component.layers) for j in own}
         names = tuple(self.jobs[j].name for j in component.jobs)
         way = None
@@ -621,7 +621,7 @@ class _Line:
         return max(sum(self.given[j] for j in own) for own in component.layers)
 
     def _in_order(self, components: Sequence[Component]) -> list[Component]:
-        """An order in which few components cross pods: one that fits a pod's rest comes next, else the widest."""
+        """Return an order in which few components cross pods: next one that fits a pod's rest, else the widest."""
         left = sorted(components, key=lambda component: -self._width(component))
         order: list[Component] = []
         at = 0
@@ -634,7 +634,7 @@ class _Line:
         return order
 
     def _laid(self, own: Sequence[int], at: int) -> tuple[list[int], list[int]]:
-        """Jobs of a layer in the order in which the fewest bytes cross, and the GPUs at which they begin."""
+        """Return the jobs of a layer in the order in which the fewest bytes cross, and the GPUs at which they begin."""
         orders = [sorted(own, key=lambda j: -self.given[j]), sorted(own, key=lambda j: self.given[j])]
         if len(own) <= 5:
             orders = [list(order) for order in permutations(own)]
@@ -662,7 +662,7 @@ class _Line:
         self._nic[layer].update(host_bytes(self.jobs[j], self.where[j]))
 
     def _load(self, j: int) -> Floats:
-        """Bytes in each direction from pod to pod."""
+        """Return the bytes in each direction from pod to pod."""
         job, units = self.jobs[j], self.units[j]
         load = np.zeros((self.network.pods, self.network.pods))
         for pod in range(self.network.pods - 1):

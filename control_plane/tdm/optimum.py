@@ -43,7 +43,7 @@ from p4reduce.control_plane.tdm.switched import agree, nameless, striped_groups,
 #     sum_c x_jc = 1,  sum_i n_ij = g_j,  x_in(j, i) <= n_ij <= s x_in(j, i),  sum_j n_ij <= s,
 #     sum_jc x_jc load(j, c, i, k) <= B T L_ik,  sum_k L_ik <= R,  L symmetric and whole.
 #
-# T is found by bisection: every feasible solution has a T of its own, which may be smaller.
+# Bisection finds T; the T of a feasible solution may be smaller than the T asked for.
 
 
 PODS: Final = 5
@@ -62,7 +62,7 @@ class TreeColumn:
 
 
 def solve(jobs: Sequence[TdmJob], network: OpticalNetwork, reading: Reading = "overlap") -> Partition:
-    """The best partition, with optimal placements of its groups.
+    """Return the best partition, with optimal placements of its groups.
 
     Raises
     ------
@@ -77,28 +77,28 @@ def solve(jobs: Sequence[TdmJob], network: OpticalNetwork, reading: Reading = "o
 
 
 class _Bounded:
-    """Groups of which one plan is the best, with the bounds of others' plans."""
+    """Base class of planners that give a group its best plan, with the bounds of another planner."""
 
     def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, bounds: GroupPlanner) -> None:
         self.jobs, self.network, self._bounds = jobs, network, bounds
         self._known: dict[Group, tuple[float, GroupPlan | None]] = {}
 
     def bound(self, group: Group) -> tuple[float, float]:
-        """As of the others."""
+        """Return the bounds of the other planner."""
         return self._bounds.bound(group)
 
     def options(self, group: Group) -> list[GroupPlan]:
-        """The best one."""
+        """Return the best plan, if there is one."""
         plan = self.best(group, self.bound(group)[0])
         return [] if plan is None else [plan]
 
     def best(self, group: Group, enough_s: float) -> GroupPlan | None:
-        """The plan that communicates for the least time, or for ``enough_s``."""
+        """Return the plan with the least communication time, or a plan with at most ``enough_s``; None: impossible."""
         raise NotImplementedError
 
 
 def _branch(jobs: Sequence[TdmJob], groups: _Bounded, reading: Reading) -> Partition:
-    """Partitions by their bounds, until no other one can be better."""
+    """Return the best partition: plan partitions in the order of their bounds, until no other can be better."""
     rounds = RoundTimes(jobs, groups, groups.network.delta_s, reading)
     everybody = range(1, len(jobs))
     firsts = [(0, *chosen) for size in range(len(jobs)) for chosen in combinations(everybody, size)]
@@ -107,7 +107,10 @@ def _branch(jobs: Sequence[TdmJob], groups: _Bounded, reading: Reading) -> Parti
 
 
 def _partition(groups: _Bounded, rounds: RoundTimes, first: Group, reading: Reading, beaten: float) -> Partition | None:
-    """A partition; communication that hides behind the others' training need not be shorter than that."""
+    """Plan a partition; None: it is impossible, or its round is not below ``beaten``.
+
+    Communication that the other group's training hides need not be any shorter.
+    """
     rest = rounds.rest(first)
     delta = groups.network.delta_s if rest else 0.0
     (c1, w1), (c2, w2) = groups.bound(first), groups.bound(rest)
@@ -131,7 +134,7 @@ class _OneTree(_Bounded):
         super().__init__(jobs, network, TreeGroups(jobs, network))
 
     def best(self, group: Group, enough_s: float) -> GroupPlan | None:
-        """The plan with the least communication time, or with at most ``enough_s``."""
+        """Return the plan with the least communication time, or a plan with at most ``enough_s``; None: impossible."""
         if not group:
             return GroupPlan((), (), (), 0.0)
         if group in self._known:
@@ -169,7 +172,7 @@ class _OneTree(_Bounded):
         return planned(group, jobs, given, parts_of(jobs, given, self.network), best, self.network)
 
     def _place(self, jobs: Sequence[TdmJob], limit: float) -> Packed | None:
-        """A placement whose busiest circuit carries at most ``limit`` bytes."""
+        """Return a placement whose busiest circuit carries at most ``limit`` bytes; None: there is none."""
         return _Program(jobs, self.network, limit).solve()
 
 
@@ -188,7 +191,7 @@ class _Program:
         self._rows = Rows()
 
     def solve(self) -> Packed | None:
-        """A solution, or None if there is none."""
+        """Return a solution, or None if there is none."""
         pods, seats, scale = self.network.pods, self.network.pod_gpus, 1.0 / self.limit
         for j, job in enumerate(self.jobs):
             own = [(x, column) for x, (k, column) in enumerate(self.columns) if k == j]
@@ -235,14 +238,14 @@ class _Program:
 
 
 def load(job: TdmJob, column: TreeColumn, pair: tuple[int, int]) -> float:
-    """Bytes in each direction between two pods."""
+    """Return the bytes of a job in each direction between two pods."""
     if job.kind == "a2a":
         return 2.0 * column.units[pair[0]] * column.units[pair[1]] * job.bytes
     return float(job.bytes) if pair in column.edges else 0.0
 
 
 def columns_of(job: TdmJob, pods: int, seats: int) -> Iterator[TreeColumn]:
-    """All columns of a job: every set of pods that its units can fill, with every tree over it."""
+    """Yield all columns of a job: every set of pods that its units can fill, with every tree over it."""
     if job.kind == "a2a":
         for units in product(range(min(seats, job.units) + 1), repeat=pods):
             if sum(units) == job.units:
@@ -258,7 +261,7 @@ def columns_of(job: TdmJob, pods: int, seats: int) -> Iterator[TreeColumn]:
 
 @cache
 def trees(size: int) -> tuple[tuple[Edge, ...], ...]:
-    """All size^(size - 2) trees on 0..size-1, from their Pruefer sequences."""
+    """Return all size^(size - 2) trees on 0..size-1, from their Pruefer sequences."""
     if size <= 2:
         return ((),) if size == 1 else (((0, 1),),)
     edge_lists = []
@@ -277,7 +280,7 @@ def trees(size: int) -> tuple[tuple[Edge, ...], ...]:
 
 @register_scheduler("exact-one-tree")
 def exact_one_tree(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """The least t_round with one tree a job over its own pods (to 5 pods and 8 jobs): no stripes, no relays."""
+    """Minimize t_round with one tree a job over its own pods (to 5 pods and 8 jobs): no stripes, no relays."""
     return two_groups("exact-one-tree", jobs, network, options, solve(jobs, network, options.reading))
 
 
@@ -299,14 +302,14 @@ SLIGHT: Final = 1e-6
 
 
 class _Wide(_Bounded):
-    """Groups with stripes, placed by integer programs; the plans of `striped` are where they begin."""
+    """Groups with stripes, placed by integer programs; the search begins with the plans of `striped`."""
 
     def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, moves: int, seed: int) -> None:
         self.striped = striped_groups(tuple(jobs), network, moves, seed)
         super().__init__(jobs, network, self.striped)
 
     def best(self, group: Group, enough_s: float) -> GroupPlan | None:
-        """The plan with the least communication time, or with at most ``enough_s``."""
+        """Return the plan with the least communication time, or a plan with at most ``enough_s``; None: impossible."""
         if not group:
             return GroupPlan((), (), (), 0.0)
         if group in self._known:
@@ -334,7 +337,7 @@ class _Wide(_Bounded):
 
 @cache
 def circuits_up_to_names(pods: int, ports: int) -> tuple[Any, ...]:
-    """Configurations to which no circuit can be added, one for each class that differs only in the names of pods."""
+    """Return configurations to which no circuit can be added, one of each class that differs only in pods' names."""
     listed = all_circuits(pods, ports, 10**5)
     if listed is None:
         raise TdmError(f"exact: {ports} ports of {pods} pods are too many ways to lay circuits; use policy striped")
@@ -346,7 +349,7 @@ def circuits_up_to_names(pods: int, ports: int) -> tuple[Any, ...]:
 
 @cache
 def steiner_trees(pods: int, terminals: tuple[int, ...]) -> tuple[tuple[Edge, ...], ...]:
-    """All trees over some of the pods that contain all terminals, and whose leaves are terminals."""
+    """Return all trees over some of the pods that contain all terminals, and whose leaves are terminals."""
     edge_sets = []
     for size in range(len(terminals), pods + 1):
         for others in combinations([pod for pod in range(pods) if pod not in terminals], size - len(terminals)):
@@ -360,7 +363,7 @@ def steiner_trees(pods: int, terminals: tuple[int, ...]) -> tuple[tuple[Edge, ..
 
 
 def place_stripes(jobs: Sequence[TdmJob], network: OpticalNetwork, matrix: Any, beaten: float) -> Units | None:
-    """Where units lie with the least bytes over the circuits of ``matrix``; None: no way has fewer than ``beaten``."""
+    """Place units for the least bytes over the circuits of ``matrix``; None: no placement has fewer than ``beaten``."""
     pods, seats = network.pods, network.pod_gpus
     joined = {(a, b) for a, b in combinations(range(pods), 2) if matrix[a][b]}
     scale = max(job.bytes * (1 if job.kind != "a2a" else job.units**2) for job in jobs)
@@ -374,7 +377,7 @@ def place_stripes(jobs: Sequence[TdmJob], network: OpticalNetwork, matrix: Any, 
         whole.append(integral)
         return len(top) - 1
 
-    time = variable(1.001 * beaten / scale, 0)  # below the bound, where tolerances would decide
+    time = variable(1.001 * beaten / scale, 0)  # just above the bound, because at the bound tolerances decide
     seated: list[list[int]] = []
     for job in jobs:
         n = [variable(min(seats, job.units), 1) for _ in range(pods)]
@@ -391,7 +394,7 @@ def place_stripes(jobs: Sequence[TdmJob], network: OpticalNetwork, matrix: Any, 
             else:
                 rows.row({n[i]: 1.0, **dict.fromkeys(inside, -1.0)}, 0.0, np.inf)
                 rows.row({n[i]: 1.0, **dict.fromkeys(inside, -float(seats))}, -np.inf, 0.0)
-        # Shares of what is asked: numbers of about 1 are what the solver's tolerances are made for.
+        # Variables are shares of the demand, because the solver's tolerances suit numbers of about 1.
         wanted: dict[tuple[int, ...], dict[int, float]] = {}
         size = 2.0 * job.bytes * job.units**2 / 4 if job.kind == "a2a" else float(job.bytes)
         for x, own in zip(picked, columns, strict=True):
@@ -423,7 +426,7 @@ def place_stripes(jobs: Sequence[TdmJob], network: OpticalNetwork, matrix: Any, 
 
 
 def spreads(job: TdmJob, pods: int, seats: int) -> Iterator[tuple[int, ...]]:
-    """The placements of a job in the program: 1 for each pod that it uses, or (a2a) the units in each pod."""
+    """Yield the placements of a job in the program: 1 for each pod that it uses, or (a2a) the units in each pod."""
     for units in product(range(min(seats, job.units) + 1), repeat=pods) if job.kind == "a2a" else ():
         if sum(units) == job.units:
             yield units
@@ -435,14 +438,14 @@ def spreads(job: TdmJob, pods: int, seats: int) -> Iterator[tuple[int, ...]]:
 
 @register_scheduler("exact", turns=False)
 def exact(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """The least t_round of two groups with stripes and relays (to 4 pods, 8 jobs): integer programs, all circuits."""
+    """Minimize t_round of two groups with stripes and relays (to 4 pods, 8 jobs): integer programs, all circuits."""
     return wide_optimum(jobs, network, options)
 
 
 def wide_optimum(
     jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions, pods: int = WIDE_PODS
 ) -> Schedule:
-    """The schedule of `exact`; ``pods``: largest number of pods (programs with 5 take some seconds each)."""
+    """Return the schedule of `exact`; ``pods``: largest number of pods (programs with 5 take some seconds each)."""
     if network.pods > pods or len(jobs) > JOBS:
         raise TdmError(f"exact: at most {pods} pods and {JOBS} jobs; use policy striped")
     if any(job.elastic or job.hosts for job in jobs) or network.gpus != 1:
@@ -455,10 +458,10 @@ def wide_optimum(
 
 
 def bound_s(schedule: Schedule, jobs: Sequence[TdmJob]) -> float:
-    """A lower bound in seconds on the round with these hosts and groups.
+    """Return a lower bound in seconds on the round with these hosts and groups.
 
-    Circuits, trees and shares are free, at any time and without dark time: a group's communication is no shorter than
-    that of its NICs, and than a fractional packing of Steiner trees with l_e >= 0 (`columns`).
+    Circuits, trees and shares are free, at any time and without dark time: a group's communication takes at least the
+    time of its NICs, and that of a fractional packing of Steiner trees with l_e >= 0 (`columns`).
     """
     by_name = {job.name: job for job in jobs}
     return max(_cycle_bound_s(schedule, cycle, by_name) for cycle in schedule.cycles)
@@ -482,7 +485,7 @@ def _placed(plans: Sequence[JobPlan], jobs: Mapping[str, TdmJob]) -> tuple[list[
 
 
 def _least_s(network: OpticalNetwork, plans: Sequence[JobPlan], jobs: Mapping[str, TdmJob]) -> float:
-    """Lower bound in seconds for jobs that communicate at the same time."""
+    """Return a lower bound in seconds for jobs that communicate at the same time."""
     own, where = _placed(plans, jobs)
     units = []
     for placement in where:
@@ -503,7 +506,7 @@ ASKED: Final = ("striped", "tdm", "exact", "no-tdm", "static", "pairs", "layers"
 
 @register_scheduler("best", turns=False)
 def best(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """The best schedule of striped, tdm, exact (to 4 pods), no-tdm, static, pairs and layers, by prediction."""
+    """Return the best schedule of striped, tdm, exact (to 4 pods), no-tdm, static, pairs and layers, by prediction."""
     tried: list[Tried] = []
     chosen: tuple[tuple[float, float], Schedule] | None = None
     for number, policy in enumerate(ASKED):
@@ -537,7 +540,7 @@ def _better(value: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 def relative_to_alone(schedule: Schedule, jobs: Sequence[TdmJob]) -> dict[str, float]:
-    """Predicted throughput of each job over that with GPUs and NICs of its own."""
+    """Return the predicted throughput of each job relative to that with dedicated GPUs and NICs."""
     relative: dict[str, float] = {}
     by_name = {job.name: job for job in jobs}
     for cycle in schedule.cycles:
@@ -561,12 +564,12 @@ def relative_to_alone(schedule: Schedule, jobs: Sequence[TdmJob]) -> dict[str, f
 
 
 def _alone_s(job: TdmJob, plan: JobPlan, network: OpticalNetwork) -> float:
-    """Seconds of its communication on its own NICs."""
+    """Return the seconds of a job's communication on its own NICs."""
     return busiest_nic_s([job], [plan.placement], network)
 
 
 def longest_iteration_s(schedule: Schedule, rates: Mapping[str, float], jobs: Sequence[TdmJob]) -> float:
-    """Predicted longest iteration of any job in seconds; for jobs that are gated together, the round."""
+    """Return the longest predicted iteration of a job in seconds; for jobs that are gated together, the round."""
     longest = 0.0
     by_name = {job.name: job for job in jobs}
     for cycle in schedule.cycles:

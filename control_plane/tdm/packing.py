@@ -20,7 +20,7 @@ MOVES: Final = 20_000
 
 @dataclass(frozen=True)
 class PackingJob:
-    """A job in terms of packing."""
+    """A job as packing sees it."""
 
     load: int
     """bytes on each edge of its tree in each direction; a2a: between two units"""
@@ -29,7 +29,7 @@ class PackingJob:
     layer: int = 0
     """layer of GPUs of the job: jobs of different layers share GPUs"""
     fixed: tuple[int, ...] | None = None
-    """units in each pod, if they are given"""
+    """units in each pod, if they are given; None: the search places them"""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,10 @@ class Packed:
 
 
 def pack(parts: Sequence[PackingJob], pods: int, capacity: int) -> list[list[int]]:
-    """Units of each job in each pod: large jobs first, each into the fullest pod with room for all of it.
+    """Return the units of each job in each pod: large jobs first, each in the fullest pod with room for all of it.
 
-    A job that fits nowhere takes the emptiest pods, so that it is in few. Best fit decreasing; O(jobs * pods log pods).
+    A job that fits in no pod takes the emptiest pods, so that it spans few. Best fit decreasing; O(jobs * pods log
+    pods).
 
     Raises
     ------
@@ -81,7 +82,7 @@ def pack(parts: Sequence[PackingJob], pods: int, capacity: int) -> list[list[int
 
 
 def paths(placed: Sequence[Sequence[int]], parts: Sequence[PackingJob]) -> list[list[Edge]]:
-    """A path over the pods of each job, in the order of pods."""
+    """Return a path over the pods of each job, in the order of pods; no edges for an a2a."""
     trees: list[list[Edge]] = []
     for units, part in zip(placed, parts, strict=True):
         used = [pod for pod, count in enumerate(units) if count]
@@ -100,11 +101,11 @@ def search(
     restarts: int = 1,
     seed: int = 1,
 ) -> Packed:
-    """The best packing that local search finds, by moving and exchanging units, and by moving edges of trees.
+    """Return the best packing that local search finds by moving and exchanging units and by moving edges of trees.
 
     Parameters
     ----------
-    parts : sequence of Part
+    parts : sequence of PackingJob
         The jobs; layers 0 and 1.
     network : OpticalNetwork
         Its pods, GPUs, ports.
@@ -113,7 +114,7 @@ def search(
     one_topology : bool
         Whether layers take turns on the same circuits; otherwise their bytes add up.
     enough : float
-        ``circuit_bytes`` at which to stop, since another limit is reached.
+        Value of ``circuit_bytes`` at which to stop, because another limit dominates below it.
     moves, restarts, seed : int
         Number of moves of each run; number of runs from the start; seed of random numbers.
 
@@ -202,7 +203,7 @@ def _array(values: Any) -> Any:
 
 
 def demand(packed: Packed, parts: Sequence[PackingJob], pods: int, layer: int | None = None) -> Any:
-    """D of (2), int64 (pods, pods): bytes in each direction of the jobs of a layer (None: of all); symmetric."""
+    """Return D of (2), int64 (pods, pods): bytes in each direction of the jobs of a layer (None: of all); symmetric."""
     sent = np.zeros((pods, pods), np.int64)
     for units, edges, part in zip(packed.units, packed.edges, parts, strict=True):
         if layer is not None and part.layer != layer:
@@ -224,7 +225,7 @@ def demand(packed: Packed, parts: Sequence[PackingJob], pods: int, layer: int | 
 def parts_of(
     jobs: Sequence[TdmJob], given: Sequence[int], network: OpticalNetwork, layers: Sequence[int] | None = None
 ) -> list[PackingJob]:
-    """Convert jobs to parts; an a2a sends in both phases."""
+    """Convert jobs to parts; the load of an a2a covers both phases."""
     parts = []
     for place, (job, units) in enumerate(zip(jobs, given, strict=True)):
         fixed = None
@@ -243,7 +244,7 @@ def parts_of(
 
 
 def ideal_s(demand: Floats, network: OpticalNetwork) -> float:
-    """Seconds with evenly sprayed packets: the busiest ToR's bytes, out or in, over R * B."""
+    """Return the seconds with evenly sprayed packets: the busiest ToR's bytes, out or in, over R * B."""
     most = max(float(demand.sum(axis=1).max(initial=0.0)), float(demand.sum(axis=0).max(initial=0.0)))
     if not most:
         return 0.0
@@ -253,11 +254,11 @@ def ideal_s(demand: Floats, network: OpticalNetwork) -> float:
 def ecmp_s(
     packed: Packed, parts: Sequence[PackingJob], network: OpticalNetwork, *, flows: int, polarized: bool, seed: int
 ) -> float:
-    """Seconds with ECMP: every directed edge of a tree is ``flows`` flows of equal size, each on a random spine.
+    """Return the seconds with ECMP: every directed edge of a tree is ``flows`` equal flows, each on a random spine.
 
-    With two levels only the ToR chooses. With the switch in the hash, every flow of every ToR is drawn independently.
-    Polarized (ToRs hash alike, and the flows of a job differ only in their number for the hash), a job's k-th flow
-    takes the same spine from every ToR.
+    In two levels only the ToR chooses a spine. If the switch is in the hash, every flow of every ToR is drawn
+    independently. If ``polarized`` (ToRs hash alike, and the flows of a job differ only in their number for the hash),
+    a job's k-th flow takes the same spine from every ToR.
     """
     if not network.ports:
         return float("inf") if any(packed.edges) else 0.0

@@ -1,6 +1,6 @@
 """Two jobs on the same GPUs and links: the throughput of each, gated, by priority, free, or one at a time (ours).
 
-Two global groups share a barrier, so every job has the pace of the slowest. A pair has a barrier of its own, and its
+Two global groups share a barrier, so every job has the pace of the slowest. A pair has its own barrier, and its
 circuits never change.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from p4reduce.control_plane.tdm.schedule import Mode
 
 LEAST: Final = 0.48
-"""least throughput of a job in a pair, relative to alone"""
+"""least throughput of a job in a pair, relative to running alone"""
 _ITERATIONS: Final = 40
 """number of simulated iterations of the longer job"""
 _SAME: Final = 1e-12
@@ -40,7 +40,7 @@ class TimesAlone:
 
 @dataclass(frozen=True)
 class Sharing:
-    """A mode of sharing for two jobs, and the throughput of each relative to alone."""
+    """A mode of sharing for two jobs, and the throughput of each relative to running alone."""
 
     mode: Mode
     relative: tuple[float, float]
@@ -54,17 +54,17 @@ class Sharing:
 
 
 def gated_period_s(a: TimesAlone, b: TimesAlone) -> float:
-    """Period in seconds of one iteration of each: max of both trainings, both communications, and each job alone."""
+    """Return the period in seconds of one iteration of each: max of trainings, communications, and each job alone."""
     return max(a.train_s + b.train_s, a.communicate_s + b.communicate_s, a.period_s, b.period_s)
 
 
 def sharings(
     a: TimesAlone, b: TimesAlone, modes: Sequence[Mode] = ("gated", "priority", "free", "exclusive")
 ) -> list[Sharing]:
-    """The throughput of two jobs in each mode.
+    """Return the throughput of two jobs in each mode.
 
     exclusive gives each half of the time. With priority, the job with the shorter period goes first on GPUs and in
-    queues, and is not affected by the other. free divides rates.
+    queues, and is not affected by the other. free lets them share rates.
     """
     ways = []
     if "gated" in modes:
@@ -86,7 +86,7 @@ def best_sharing(
     modes: Sequence[Mode] = ("gated", "priority", "free", "exclusive"),
     least: float = LEAST,
 ) -> Sharing:
-    """The mode with the greatest total throughput, among modes that leave each job at least ``least`` of alone."""
+    """Return the mode of greatest total throughput that leaves each job at least ``least`` of alone; else exclusive."""
     exclusive = Sharing("exclusive", (0.5, 0.5))
     if "gated" in modes:  # no mode beats two undisturbed jobs
         gated = sharings(a, b, ("gated",))[0]
@@ -102,10 +102,11 @@ def best_sharing(
 def play(
     a: TimesAlone, b: TimesAlone, first: int | None, iterations: int = _ITERATIONS, *, shift_s: float = 0.0
 ) -> tuple[float, float]:
-    """Relative throughput of two jobs that share GPUs and links without gates; the second begins ``shift_s`` later.
+    """Return the throughput, relative to running alone, of two jobs that share GPUs and links without gates.
 
-    Each trains and communicates in turn. If both want the same, ``first`` has it, or (None) each has half. Simulates
-    events until the longer job has done ``iterations``; whole iterations after the first quarter count.
+    The second begins ``shift_s`` later. Each trains and communicates in turn. If both want the same resource, job
+    ``first`` has it, or (None) each has half. Simulates events until the longer job has done ``iterations``; whole
+    iterations after the first quarter count.
     """
     if a.period_s <= 0 or b.period_s <= 0:
         return 1.0, 1.0
@@ -154,10 +155,11 @@ def play(
 
 
 def _long_and_short(long: TimesAlone, short: TimesAlone, *, first: bool) -> tuple[float, float]:
-    """The limit in which one job iterates often while the other trains, or communicates; ``first``: the short one.
+    """Return relative throughputs (long, short) in the limit of many short iterations in a phase of the long job.
 
-    While the long job trains, an iteration of the short one takes 2 w + c with sharing, in which the long one gets w +
-    c; with priority it takes w + c and leaves c. While the long one communicates, w and c are exchanged.
+    ``first``: the short job has priority. While the long job trains, an iteration of the short one takes 2 w + c with
+    sharing, in which the long one gets w + c; with priority it takes w + c and leaves c. While the long one
+    communicates, w and c are exchanged.
     """
     w, c = short.train_s, short.communicate_s
     took = (short.period_s, short.period_s) if first else (2 * w + c, w + 2 * c)
@@ -179,15 +181,15 @@ def match(
     gpus: int,
     modes: Sequence[Mode] = ("gated", "priority", "free", "exclusive"),
 ) -> tuple[list[tuple[int, int, Sharing]], list[int]]:
-    """Pairs of jobs that share: a matching of greatest weight (Blossom), weight = gain, with as many pairs as needed.
+    """Match jobs that share: a matching of greatest weight (Blossom), weight = gain, with as many pairs as needed.
 
     A pair takes the GPUs of its larger job. If all jobs fit alone, there are no pairs; else jobs are matched, and pairs
     with the least gain are split again while GPUs last.
 
     Parameters
     ----------
-    jobs : sequence of Alone
-        The jobs by themselves.
+    jobs : sequence of TimesAlone
+        Times of the jobs alone.
     sizes : sequence of int
         Units of each job.
     gpus : int
@@ -230,7 +232,7 @@ def match(
 
 
 def relative(pairs: Sequence[tuple[int, int, Sharing]], alone: Sequence[int]) -> Mapping[int, float]:
-    """Throughput of each job relative to alone."""
+    """Return the throughput of each job relative to running alone."""
     rates = dict.fromkeys(alone, 1.0)
     for a, b, way in pairs:
         rates[a], rates[b] = way.relative
@@ -241,16 +243,16 @@ def _part(own: float, period: float) -> float:
     return min(1.0, own / period) if period > 0 else 1.0
 
 
-# Jobs in two layers over the line of GPUs: jobs that overlap form a component with a barrier of its own.
+# Jobs in two layers over the line of GPUs: jobs that overlap form a component with its own barrier.
 #
 # A component has jobs of both layers, which take turns like two groups: its period is max(max c_A, max w_B) + max(max
 # c_B, max w_A). A pair is a component of two jobs (which may share in any other mode, too), two groups are one
 # component of all jobs; so jobs that fit two layers are never refused. The search is for components whose widths, the
-# GPUs of the larger layer each, add up to at most the GPUs, with the greatest throughput relative to alone.
+# GPUs of the larger layer each, add up to at most the GPUs, with the greatest throughput relative to running alone.
 
 
 MOST_EXACT: Final = 8
-"""number of jobs up to which all components are examined"""
+"""largest number of jobs for which all components are examined"""
 _STEPS: Final = 12_000
 """number of steps of local search for more jobs"""
 _POOR: Final = 100.0
@@ -272,7 +274,7 @@ class Component:
 
 
 def turns_period_s(first: Sequence[TimesAlone], second: Sequence[TimesAlone]) -> float:
-    """Period in seconds of a component: one layer communicates while the other trains, then vice versa."""
+    """Return the period in seconds of a component: one layer communicates while the other trains, then vice versa."""
     (c_1, w_1), (c_2, w_2) = (
         (max((job.communicate_s for job in own), default=0.0), max((job.train_s for job in own), default=0.0))
         for own in (first, second)
@@ -281,14 +283,14 @@ def turns_period_s(first: Sequence[TimesAlone], second: Sequence[TimesAlone]) ->
 
 
 class _Layers:
-    """The worth of components."""
+    """Computes and caches the throughput of components."""
 
     def __init__(self, jobs: Sequence[TimesAlone], sizes: Sequence[int], *, least: float) -> None:
         self.jobs, self.sizes, self.least = jobs, sizes, least
         self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[float, float, Sharing | None]] = {}
 
     def worth(self, first: tuple[int, ...], second: tuple[int, ...]) -> tuple[float, float, Sharing | None]:
-        """Throughput of its jobs relative to alone: of all together, of the slowest; the sharing of two jobs."""
+        """Return the throughput relative to alone of all jobs together and of the slowest, and two jobs' sharing."""
         key = (first, second)
         if key not in self._known:
             own = [[self.jobs[j] for j in layer] for layer in key]
@@ -302,17 +304,17 @@ class _Layers:
         return self._known[key]
 
     def width(self, first: Sequence[int], second: Sequence[int]) -> int:
-        """Number of GPUs of a component."""
+        """Return the number of GPUs of a component."""
         return max(sum(self.sizes[j] for j in first), sum(self.sizes[j] for j in second))
 
     def value(self, first: tuple[int, ...], second: tuple[int, ...]) -> float:
-        """Value in the search: throughput, with a penalty for a starving job."""
+        """Return the value in the search: throughput, with a penalty for a starving job."""
         gain, worst, _ = self.worth(first, second)
         return gain - (_POOR if worst < self.least else 0.0)
 
 
 def in_layers(jobs: Sequence[TimesAlone], sizes: Sequence[int], gpus: int, *, seed: int = 1) -> list[Component] | None:
-    """The components with the greatest throughput; None: the jobs do not fit two layers.
+    """Return the components with the greatest throughput; None: the jobs do not fit two layers.
 
     The number of components with a job below 0.48 of alone is minimized first, then the throughput is maximized. Exact
     up to 8 jobs (dynamic programming over sets of jobs and GPUs); beyond, simulated annealing from one component of all
@@ -320,8 +322,8 @@ def in_layers(jobs: Sequence[TimesAlone], sizes: Sequence[int], gpus: int, *, se
 
     Parameters
     ----------
-    jobs : sequence of Alone
-        The jobs by themselves.
+    jobs : sequence of TimesAlone
+        Times of the jobs alone.
     sizes : sequence of int
         Units of each job.
     gpus : int
@@ -395,7 +397,7 @@ def _annealed(layers: _Layers, gpus: int, seed: int) -> list[Sides] | None:
 
 
 def halves(sizes: Sequence[int], gpus: int) -> Sides | None:
-    """Two layers that both fit, as equal as possible; None: there are none."""
+    """Return two layers that both fit, as equal as possible; None: there are none."""
     reached: dict[int, tuple[int, ...]] = {0: ()}
     for j, size in enumerate(sizes):
         for units, own in list(reached.items()):
@@ -410,7 +412,7 @@ def halves(sizes: Sequence[int], gpus: int) -> Sides | None:
 
 
 def _changed(state: Sequence[Sides], random: Random) -> tuple[set[int], list[Sides]] | None:
-    """The indices of components that are removed, and the components that replace them."""
+    """Return the indices of components to remove, and their replacements; None: no change."""
     x = random.randrange(len(state))
     kind = random.random()
     if kind < 0.25:  # split a component
@@ -442,7 +444,7 @@ def _changed(state: Sequence[Sides], random: Random) -> tuple[set[int], list[Sid
 
 
 def _sound(components: Sequence[Sequence[Sequence[int]]]) -> list[Sides]:
-    """The components that have jobs, with sorted jobs."""
+    """Return the components that have jobs, with sorted jobs."""
     return [(tuple(sorted(sides[0])), tuple(sorted(sides[1]))) for sides in components if sides[0] or sides[1]]
 
 
@@ -457,7 +459,7 @@ _DENOMINATOR: Final = 16
 
 
 def time_shift(a: TimesAlone, b: TimesAlone) -> float:
-    """Seconds by which b should begin after a, so that their communication, and their training, overlap least.
+    """Return the seconds by which b should begin after a, so that their communication and their training overlap least.
 
     The circle is as long as the least common multiple of both periods, with their ratio rounded to sixteenths.
     """

@@ -1,4 +1,4 @@
-"""Schedulers: plug-ins that give all jobs their schedule."""
+"""Registry of schedulers: plug-ins that give all jobs their schedule."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -16,15 +16,15 @@ from p4reduce.control_plane.tdm.packing import MOVES
 from p4reduce.control_plane.tdm.schedule import Clock, Schedule
 from p4reduce.topologies.model import Hop
 
-# The time that circuits must stay after the last chunk was begun, until everything under way has arrived.
+# The time that circuits must stay up after the last chunk starts, until all data in flight have arrived.
 
 
 def least_guard_ps(plans: Iterable[Plan]) -> int:
-    """Least guard in ps: the longest round trip, and the time in which the busiest link drains its longest queue.
+    """Return the least guard in ps: the longest round trip, and the time in which the busiest link drains its queue.
 
-    A window of a job's chunks may be under way on every hop (an all-to-all is paced, so that its streams are not all
-    there); the windows of jobs that share a link may queue one behind the other. plans: those that communicate at the
-    same time.
+    A window of a job's chunks may be in flight on every hop (an all-to-all is paced, so that its streams are not all in
+    flight at once), and the windows of jobs that share a link may queue behind each other. plans: those of jobs that
+    communicate at the same time.
     """
     known = list(plans)
     queued: Counter[Hop] = Counter()
@@ -46,18 +46,19 @@ class TurnOptions:
     seed: int = 1
     """seed of random numbers"""
     reading: Reading = "overlap"
-    """reading of (3)"""
+    """reading of the paper's equation (3); see `process_s`"""
     clock: Clock = "completion"
     guard_s: float = 0.0
-    """time at the end of slots in which no chunk is begun"""
+    """time in s at the end of slots in which no chunk is started"""
     moves: int = MOVES
     """number of moves of local search on a placement"""
     restarts: int = RESTARTS
     """number of restarts of the search for two groups"""
     best: bool = False
-    """seed: its best partition with enough ports (which packets need), not the one that flips find"""
+    """of `seed`: whether to use the best partition with enough ports (which packets need), not that of Algorithm 1"""
     of: Objective = "round"
-    """objective of best: least longest iteration of a job (of two groups the round), or most throughput over alone"""
+    """objective of `best`: least longest iteration of a job (of two groups, the round), or highest mean throughput
+    relative to running alone"""
     progress: Progress | None = field(default=None, compare=False)
     """progress of planning"""
     flows: int = 4
@@ -96,10 +97,10 @@ _NO_TURNS: Final[set[str]] = set()
 
 
 def register_scheduler(name: str, *, turns: bool = True) -> Callable[[_S], _S]:
-    """Decorator that registers a scheduler under ``name``.
+    """Return a decorator that registers a scheduler under ``name``.
 
-    turns: whether the orchestrator's tasks can take turns by it: all in one round, over circuits, and a later task
-    joins while the others stay on their hosts.
+    turns: whether an orchestrator's tasks can take turns by this scheduler: all tasks share one round over circuits,
+    and a later task joins while the others stay on their hosts.
     """
 
     def add(scheduler: _S) -> _S:
@@ -112,7 +113,7 @@ def register_scheduler(name: str, *, turns: bool = True) -> Callable[[_S], _S]:
 
 
 def check_turns(name: str) -> None:
-    """Raise `TdmError` for an unknown scheduler, or one by which an orchestrator's tasks cannot take turns."""
+    """Raise `TdmError` for an unknown scheduler, or a scheduler by which an orchestrator's tasks cannot take turns."""
     from p4reduce.control_plane.tdm import one_topology, optimum, stripes, switched  # noqa: F401, PLC0415  (registers the built-in ones)
 
     SCHEDULERS.named(name)
@@ -126,7 +127,7 @@ def check_turns(name: str) -> None:
 def make_schedule(
     policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions | None = None
 ) -> Schedule:
-    """The schedule of a policy, after a check for faults that no policy can handle.
+    """Return the schedule of a policy, after a check for faults that no policy can handle.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """A scheduler's decision: the place and time of each job's training and communication, and the circuits.
 
 All times are seconds from the beginning of a round (a *cycle*, if there are several), which then repeats. Pods are
-indices from 0; hosts are names. Durations of training and communication are predictions, for comparison with packets:
-unless stated otherwise, hosts and ToRs act on what has happened.
+indices from 0; hosts are names. Durations of training and communication are predictions, to compare with runs of
+packets: unless stated otherwise, hosts and ToRs react to events, not to these times.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Configuration:
 
     circuits: Matrix
     start_s: float
-    """when ports begin to change; circuits that stay never go dark, and without any change there is no waiting"""
+    """time when ports begin to change; unchanged circuits never go dark, and without a change nothing waits"""
     duration_s: float
     """seconds until the next configuration begins, including dark time"""
 
@@ -38,7 +38,7 @@ class RoundProcess:
     """in order, without gaps; the first begins with the process"""
     start_s: float
     duration_s: float
-    """T_k: with ``completion`` a prediction, with ``slots`` the slot"""
+    """T_k: a prediction with ``completion``, the slot with ``slots``"""
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class PodTree:
 
     root: int
     edges: tuple[tuple[int, int], ...]
-    """(child, parent), each one circuit or a bond of parallel ones; empty if the job is in one pod"""
+    """(child, parent); an edge is one circuit or a bond of parallel circuits; empty if the job is in one pod"""
     share: float
     """share of the job's bytes; all trees of a job (stripes) add up to 1"""
     configuration: int = 0
     """index within the job's process of the configuration whose circuits it uses"""
     pipelined: bool = True
-    """chunk by chunk, both directions at once (F/B); else all of the push, then all of the pull (2F/B, the source)"""
+    """whether both directions run at once, by chunks (F/B); else first all push, then all pull (2F/B, the source)"""
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class PodRoute:
     """share of the bytes of that ordered pair of pods; the shares of all routes of a pair add up to 1"""
     configuration: int = 0
     stripe: int = 0
-    """routes of one stripe carry the same share of all blocks: each is an all-to-all of its own, in which switches
-    forward by destination"""
+    """number of the stripe; its routes carry the same share of all blocks and form a separate all-to-all, in which
+    switches forward by destination"""
 
 
 @dataclass(frozen=True)
@@ -93,24 +93,24 @@ class JobPlan:
     job: str
     """`TdmJob.name`"""
     placement: tuple[tuple[str, int], ...]
-    """(host, units on it), every host once, in the order of pods; the job's number of units, unless it is elastic"""
+    """(host, units), every host once, in the order of pods; the units are the job's number, unless it is elastic"""
     cycle: int
     """index in `Schedule.cycles`: jobs of a cycle repeat together"""
     process: int
-    """index in `Schedule.processes`, whose circuits it uses; 0 for pairs and uncoordinated jobs"""
+    """index in `Schedule.processes` of the process whose circuits it uses; 0 for pairs and uncoordinated jobs"""
     group: int
-    """0 or 1: jobs of a group may communicate at once if they are gated; a traffic class for queues"""
+    """0 or 1; gated jobs of a group may communicate at the same time; also the traffic class in queues"""
     trees: tuple[PodTree, ...] = ()
     """for ps and rar; empty if ``ring`` is given"""
     ring: Ring | None = None
     routes: tuple[PodRoute, ...] = ()
     """for a2a; empty if the job is in one pod"""
     train_start_s: float = 0.0
-    """earliest time of its training within its cycle"""
+    """earliest time of its training, within its cycle"""
     train_s: float = 0.0
     """prediction: seconds of training, alone on its GPUs"""
     start_s: float = 0.0
-    """when its window opens, within its cycle; it communicates after that time and after its training"""
+    """time when its window opens, within its cycle; it communicates after that time and after its training"""
     duration_s: float = 0.0
     """prediction: seconds of its communication, together with all others of its window"""
     dark_s: float = 0.0
@@ -128,8 +128,8 @@ class Cycle:
     """prediction, with ``slots`` the period; for jobs that are not gated the mean iteration of the first job"""
     mode: Mode
     """gated: windows from the plans of jobs; priority: no windows, the lower number goes first on GPUs and links; free:
-    no windows, rates divide; exclusive: jobs have GPUs and links in turn, for whole iterations and for equal shares of
-    time"""
+    no windows, jobs share rates; exclusive: jobs have GPUs and links in turn, for whole iterations and for equal shares
+    of time"""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Tried:
     longest_s: float = 0.0
     """prediction: the longest iteration of a job; with two groups the round"""
     relative: float = 0.0
-    """prediction: throughput of a job relative to alone, mean"""
+    """prediction: mean throughput of the jobs, relative to running alone"""
     refused: str = ""
     """reason why there is no schedule"""
 
@@ -159,14 +159,14 @@ class Schedule:
     clock: Clock = "completion"
     """completion: a process ends when all its jobs are done; slots: it ends at its time"""
     guard_s: float = 0.0
-    """slots: seconds before the end of a process in which no chunk is begun"""
+    """slots: seconds before the end of a process in which no chunk is started"""
     bound_s: float = 0.0
     """lower bound on the round with this placement and these groups, for all circuits, trees and shares; 0: unknown"""
     tried: tuple[Tried, ...] = ()
     """policies that `best` tried, in order"""
 
     def plan(self, job: str) -> JobPlan:
-        """The plan of a job. Raises KeyError."""
+        """Return the plan of a job. Raises KeyError."""
         for plan in self.jobs:
             if plan.job == job:
                 return plan
@@ -184,9 +184,10 @@ class Schedule:
 
 
 def turns_of(schedule: Schedule, cycle: Cycle) -> dict[int, list[str]]:
-    """Jobs that communicate at the same time, by process, or by group if there is one process; in their order.
+    """Return the jobs that communicate at the same time, by process, or by group if there is one process.
 
-    The result has one entry if all windows open at once: then all jobs train together, and communicate together.
+    The jobs are in the order of the cycle. The result has one entry if all windows open at once: then all jobs train
+    together, and communicate together.
     """
     turns: dict[int, list[str]] = {}
     together = len({schedule.plan(name).start_s for name in cycle.jobs}) == 1

@@ -26,29 +26,29 @@ from p4reduce.control_plane.tdm.schedule import Matrix, PodRoute
 Units = tuple[tuple[int, ...], ...]
 """units of each job, in each pod"""
 MOST_NAMED: Final = 5
-"""number of pods up to which all their names are tried"""
+"""largest number of pods for which all renamings are tried"""
 MOST_LISTED: Final = 64
-"""number of configurations up to which all of them are examined; above, circuits are exchanged one by one"""
+"""largest number of configurations that are all examined; above it, circuits are exchanged one by one"""
 _TRIED: Final = 48
 """number of most promising exchanges of circuits for which a packing is made before the search ends"""
 _LEAST_SHARE: Final = 0.02
 _MOST_PLACED: Final = 1_500
-"""number of placements up to which all of them are examined"""
+"""largest number of placements that are all examined"""
 _DRAWN: Final = 150
-"""number of random placements near one, in networks of more than a few pods"""
+"""number of random neighbours of a placement that are drawn in networks of more than 6 pods"""
 LARGE: Final = 40
 """number of pods above which the first placement is kept, and few exchanges of circuits are tried"""
 _STEPS: Final = 40
 _KICKS: Final = 4
 _LOOKS: Final = 6
-"""number of placements examined in a step in large networks"""
+"""number of placements examined in a step in networks of more than 6 pods"""
 BETTER: Final = 1.0 - 1e-9
 Key = tuple[tuple[int, ...], tuple[int, ...]]
 """pods, and for an all-to-all the units in them"""
 
 
 def key_of(job: TdmJob, row: Sequence[int]) -> Key | None:
-    """The commodity of a job; None: the job is in one pod."""
+    """Return the commodity of a job; None: the job is in one pod."""
     used = tuple(pod for pod, count in enumerate(row) if count)
     if len(used) < 2:
         return None
@@ -56,7 +56,7 @@ def key_of(job: TdmJob, row: Sequence[int]) -> Key | None:
 
 
 def commodities_of(jobs: Sequence[TdmJob], units: Units) -> list[Commodity]:
-    """The demand between pods, in a fixed order: a sum once in each direction; an all-to-all in both phases."""
+    """Return the demand between pods, in a fixed order: a sum once in each direction; an all-to-all in both phases."""
     sizes: dict[Key, float] = {}
     for job, row in zip(jobs, units, strict=True):
         key = key_of(job, row)
@@ -67,7 +67,7 @@ def commodities_of(jobs: Sequence[TdmJob], units: Units) -> list[Commodity]:
 
 @lru_cache(maxsize=64)
 def all_circuits(pods: int, ports: int, most: int = MOST_LISTED) -> Any:
-    """Configurations to which no circuit can be added, int64 (configurations, pods, pods); None: more than ``most``."""
+    """Return configurations to which no circuit can be added, int64 (configurations, pods, pods); None: too many."""
     pairs = list(combinations(range(pods), 2))
     listed: list[Any] = []
     lit, left = np.zeros((pods, pods), np.int64), [ports] * pods
@@ -80,7 +80,6 @@ def all_circuits(pods: int, ports: int, most: int = MOST_LISTED) -> Any:
         a, b = pairs[place]
         most_here = min(left[a], left[b])
         for count in range(most_here, -1, -1):
-            # The last pair of pod a: a port that it keeps must find no other pod with one.
             lit[a, b] = count
             left[a] -= count
             left[b] -= count
@@ -98,7 +97,7 @@ def all_circuits(pods: int, ports: int, most: int = MOST_LISTED) -> Any:
 
 
 def far_prices(packing: StripePacking, pods: int) -> Any:
-    """A price for every pair of pods with which no least tree gets cheaper: of the least path over known circuits."""
+    """Return a price for every pair of pods, that of the least path over known circuits: no least tree gets cheaper."""
     price = np.full((pods, pods), 1.0)  # all circuits together cost 1, so no path costs more
     np.fill_diagonal(price, 0.0)
     for (a, b), value in packing.prices.items():
@@ -120,7 +119,7 @@ class WholeCircuits:
 def whole_circuits(
     commodities: Sequence[Commodity], pods: int, ports: int, *, cutoff: float = NEVER, first: Any = None
 ) -> WholeCircuits | None:
-    """The configuration with the least time: among all if they are few; else by exchanges of circuits.
+    """Return the configuration with the least time: of all if they are few, else by exchanges of circuits.
 
     Prices pi of a solved configuration bound every other one, T(L') >= T(L) / sum L' pi, where pairs that are not
     joined have the price of the least path between them: a configuration, or an exchange (a, b), (c, d) -> (a, c), (b,
@@ -139,7 +138,7 @@ def whole_circuits(
 
     Returns
     -------
-    Whole or None
+    WholeCircuits or None
         None: no configuration below ``cutoff`` was found.
     """
     if ports < 1:
@@ -177,7 +176,7 @@ def _of_all(commodities: Sequence[Commodity], pods: int, listed: Any, cutoff: fl
 
 
 def _wanted(commodities: Sequence[Commodity], pods: int) -> Any:
-    """Bytes between pods if every tree were spread over all pairs of its pods."""
+    """Return the bytes between pods if every tree were spread over all pairs of its pods."""
     wanted = np.zeros((pods, pods))
     for commodity in commodities:
         for (x, a), (y, b) in combinations(enumerate(commodity.pods), 2):
@@ -189,7 +188,7 @@ def _wanted(commodities: Sequence[Commodity], pods: int) -> Any:
 
 
 def _rounded(commodities: Sequence[Commodity], pods: int, ports: int) -> Any:
-    """Circuits in proportion to the demand of pairs; a tree of the largest demands comes first and joins all pods."""
+    """Lay circuits in proportion to the demand of pairs, after a tree of the largest demands that joins all pods."""
     wanted = _wanted(commodities, pods)
     lit = np.zeros((pods, pods), np.int64)
     left = np.full(pods, ports)
@@ -244,7 +243,7 @@ Change = tuple[tuple[Edge, int], ...]
 
 
 def _exchanges(lit: Any, packing: StripePacking, pods: int, ports: int) -> list[Change]:
-    """Exchanges that prices do not exclude, the most promising first."""
+    """Return the exchanges that prices do not exclude, the most promising first."""
     price = far_prices(packing, pods)
     left = ports - lit.sum(axis=1)
     exchanges: list[tuple[float, Change]] = []
@@ -281,7 +280,7 @@ def _exchanges(lit: Any, packing: StripePacking, pods: int, ports: int) -> list[
 
 
 def _joined(commodities: Sequence[Commodity], pods: int, ports: int) -> Any:
-    """A ring over all pods, with R // 2 circuits for each edge: relays reach every pod; None: too few ports or pods."""
+    """Return a ring over all pods, with R // 2 circuits for each edge, for relays; None: too few ports or pods."""
     del commodities
     if ports < 2 or pods < 3:
         return None
@@ -303,7 +302,7 @@ class _Found:
 
 
 def all_placements(given: Sequence[int], network: OpticalNetwork) -> list[Units] | None:
-    """Every placement of units in pods, up to renaming of pods; None: more than are examined."""
+    """Return every placement of units in pods, up to renaming of pods; None: more than are examined."""
     pods, room = network.pods, network.pod_gpus
     states: set[tuple[tuple[int, ...], ...]] = {((),) * pods}
     for units in given:
@@ -330,7 +329,7 @@ def _spread(units: int, free: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 class StripedGroups(KnownGroups):
-    """Stripes with relays over whole circuits; placements by local search. The same group gives the same plans."""
+    """A planner of stripes with relays over whole circuits; local search places units."""
 
     def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, *, moves: int = MOVES, seed: int = 1) -> None:
         super().__init__(jobs, network)
@@ -339,7 +338,7 @@ class StripedGroups(KnownGroups):
         self._small = network.pods <= 6
 
     def bound(self, group: Group) -> tuple[float, float]:
-        """Lower bounds of NICs and training, and of circuits with the least number of pods for each job."""
+        """Return lower bounds: of NICs, and of circuits with the least number of pods for each job; of training."""
         nic_s, training_s = self.trees.bound(group)
         if nic_s == NEVER or not group:
             return nic_s, training_s
@@ -354,7 +353,7 @@ class StripedGroups(KnownGroups):
         return (max(nic_s, least / circuits / self.network.circuit) if circuits else NEVER), training_s
 
     def _options(self, group: Group) -> list[GroupPlan]:
-        """One for gangs; for elastic jobs one for each number of GPUs that is tried."""
+        """Return one plan for gangs; for elastic jobs one for each number of GPUs that is tried."""
         plans = []
         for given in self.trees.givens(group):
             plan = self.plan(group, given)
@@ -426,7 +425,7 @@ class _Placing:
         return any(job.hosts for job in self.jobs)
 
     def _kicked(self) -> Units:
-        """A placement some exchanges away from the best one, at which no other nearby has a lower bound."""
+        """Return a placement some exchanges away from the best one, at a local minimum of the bound."""
         assert self.best is not None  # noqa: S101
         units = self.best.units
         for _ in range(3):
@@ -471,7 +470,7 @@ class _Placing:
             yield tuple(map(tuple, rows))
 
     def _bound(self, units: Units) -> float:
-        """Lower bound on the bytes over circuits, for any circuits."""
+        """Return a lower bound on the bytes over circuits, for any circuits."""
         key = tuple(commodities_of(self.jobs, units))
         if key not in self._bounds:
             self._bounds[key] = free_bytes(key, self.network.pods, self.network.ports)
@@ -486,7 +485,7 @@ class _Placing:
         return busiest_nic_s(self.jobs, on_hosts(self.jobs, units, self.network), self.network)
 
     def _look(self, units: Units) -> bool:
-        """Keep a placement if it is better than the best so far; returns whether it is."""
+        """Keep a placement if it is better than the best so far; return whether it is."""
         if units in self._seen:
             return False
         self._seen.add(units)
@@ -516,7 +515,7 @@ class _Placing:
         return True
 
     def _climb(self, start: Units) -> bool:
-        """Move to a neighbour that is better than all before, in the order of bounds; returns whether there is one."""
+        """Look at neighbours in the order of their bounds until one is the best so far; return whether there is one."""
         assert self.best is not None  # noqa: S101
         near = [units for units in self._near(start) if units not in self._seen] if self.small else self._drawn(start)
         least = self.best.seconds * self.network.circuit * BETTER
@@ -525,7 +524,7 @@ class _Placing:
         return any(self._look(units) for units in (possible if self.small else possible[:_LOOKS]))
 
     def _drawn(self, units: Units) -> list[Units]:
-        """Some of :meth:`_near`, drawn at random."""
+        """Draw some of the placements of :meth:`_near` at random."""
         pods, room = self.network.pods, self.network.pod_gpus
         free = [room - sum(row[pod] for row in units) for pod in range(pods)]
         movable = [j for j, job in enumerate(self.jobs) if not job.hosts]
@@ -545,7 +544,7 @@ class _Placing:
         return sorted(drawn - self._seen)
 
     def _near(self, units: Units) -> Iterator[Units]:
-        """Placements with moved units, then with exchanged units."""
+        """Yield placements with moved or exchanged units."""
         pods, room = self.network.pods, self.network.pod_gpus
         free = [room - sum(row[pod] for row in units) for pod in range(pods)]
         movable = [j for j, job in enumerate(self.jobs) if not job.hosts]
@@ -582,7 +581,7 @@ def finished(
     whole: WholeCircuits | None,
     network: OpticalNetwork,
 ) -> GroupPlan:
-    """A plan with stripes for packets: few and none tiny; ``whole`` None: no circuits."""
+    """Return a plan with stripes for packets: few, and none tiny; ``whole`` None: no circuits."""
     training = max(job.compute_on(count) for job, count in zip(jobs, given, strict=True))
     nic_s = busiest_nic_s(jobs, on_hosts(jobs, units, network), network)
     matrix: Any = np.zeros((network.pods, network.pods), np.int64) if whole is None else whole.matrix
@@ -592,7 +591,7 @@ def finished(
 
 
 def lay_stripes(jobs: Sequence[TdmJob], units: Units, matrix: Any, ports: int) -> Striped | None:
-    """Stripes and routes of a placement over given circuits; None: the circuits do not join all pods of a job."""
+    """Return stripes and routes of a placement over given circuits; None: these do not join all pods of a job."""
     commodities = commodities_of(jobs, units)
     lit: Matrix = tuple(tuple(int(value) for value in row) for row in matrix)
     if not commodities:
@@ -625,7 +624,7 @@ def lay_stripes(jobs: Sequence[TdmJob], units: Units, matrix: Any, ports: int) -
 
 
 def _routes_of(pods: Sequence[int], stripes: Sequence[Stripe]) -> tuple[PodRoute, ...]:
-    """Routes between all pods, stripe by stripe."""
+    """Return the routes between all pods, stripe by stripe."""
     routes = []
     for number, stripe in enumerate(stripes):
         for source, target in ((a, b) for a in pods for b in pods if a != b):
@@ -637,7 +636,7 @@ def _routes_of(pods: Sequence[int], stripes: Sequence[Stripe]) -> tuple[PodRoute
 
 
 def _few(commodities: Sequence[Commodity], packing: StripePacking, matrix: Any, ports: int) -> list[tuple[Stripe, ...]]:
-    """At most ``ports`` + 2 stripes of each commodity, none below 2 %; after a removal, shares are computed again."""
+    """Keep at most ``ports`` + 2 stripes of each commodity, none below 2 %; after a removal, compute shares again."""
     kept = []
     for own in packing.stripes:
         large = sorted(own, key=lambda stripe: -stripe.share)[: ports + 2]
@@ -656,7 +655,7 @@ def _large(stripes: Sequence[Stripe]) -> tuple[Stripe, ...]:
 def _shared(
     commodities: Sequence[Commodity], stripes: Sequence[tuple[Stripe, ...]], matrix: Any
 ) -> list[tuple[Stripe, ...]]:
-    """The best shares of given stripes: a linear program (HiGHS)."""
+    """Return the best shares of given stripes, by a linear program (HiGHS)."""
     from scipy.optimize import linprog  # noqa: PLC0415  (slow to import)
 
     columns = [(k, stripe) for k, own in enumerate(stripes) for stripe in own]

@@ -52,7 +52,7 @@ from p4reduce.control_plane.tdm.stripes import LARGE, MOST_NAMED, StripedGroups,
 
 @register_scheduler("seed")
 def seed(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """The source's schedule: Algorithms 1 to 3, then GPUs are released where a group waits (g_j <- ceil(g_j W / T))."""
+    """Return the source's schedule: Algorithms 1 to 3, then release GPUs of waiting groups (g_j <- ceil(g_j W / T))."""
     planner = SeedGroups(jobs, network, direct=options.best)
     rounds = RoundTimes(jobs, planner, network.delta_s, options.reading)
     partition = search_partition(rounds, seed=options.seed) if options.best else hill_climbing(rounds)
@@ -62,13 +62,13 @@ def seed(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) 
 
 @register_scheduler("tdm")
 def tdm(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """Our schedule: few pods, trees of ToRs, pipelined chunks, flips and swaps from several starts, local search."""
+    """Return our schedule: few pods, trees of ToRs, pipelined chunks, flips and swaps, several starts, local search."""
     return two_groups("tdm", jobs, network, options, best_partition(jobs, network, options))
 
 
 @register_scheduler("random")
 def random(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """Random groups, placed as by `tdm`: shows the value of choosing groups."""
+    """Draw random groups, placed as by `tdm`, to show the value of choosing groups."""
     rounds = RoundTimes(jobs, _trees(jobs, network, options), network.delta_s, options.reading)
     for attempt in range(100):
         drawn = random_split(jobs, network.all_gpus, options.seed * 1000 + attempt)
@@ -79,7 +79,7 @@ def random(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions
 
 
 def best_partition(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Partition:
-    """The two groups that `tdm` chooses."""
+    """Return the two groups that `tdm` chooses."""
     return _best_partition(tuple(jobs), network, replace(options, progress=None))
 
 
@@ -92,7 +92,7 @@ def _best_partition(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Tu
 def two_groups(
     policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions, partition: Partition
 ) -> Schedule:
-    """A schedule of two processes, or of one if a group is empty."""
+    """Return a schedule of two processes, or of one if a group is empty."""
     laid = lay_groups(jobs, partition, network)
     times = times_of(partition, laid, network, options.reading)
     starts = (0.0, times[0])
@@ -139,7 +139,7 @@ Laid = tuple[CarriedJobs, dict[int, Placement], dict[int, Ready]]
 
 
 def lay_groups(jobs: Sequence[TdmJob], partition: Partition, network: OpticalNetwork) -> list[Laid]:
-    """Circuits, hosts and times of two groups; spare ports keep circuits of the other group."""
+    """Return circuits, hosts and times of two groups; spare ports keep circuits of the other group."""
     carried = [carry(jobs, group, network) for group in partition.groups]
     both = all(group.jobs for group in partition.groups)
     if both and all(len(crossing.matrices) == 1 for crossing in carried):
@@ -156,7 +156,7 @@ def lay_groups(jobs: Sequence[TdmJob], partition: Partition, network: OpticalNet
 def times_of(
     partition: Partition, laid: Sequence[Laid], network: OpticalNetwork, reading: Reading
 ) -> tuple[float, float]:
-    """T_1 and T_2, with dark time only for jobs whose circuits change."""
+    """Return T_1 and T_2 in seconds, with dark time only for jobs whose circuits change."""
     if reading == "literal":
         return process_times(partition, network.delta_s, reading)
     first, other = partition.groups
@@ -171,7 +171,7 @@ def _trees(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions
 
 
 def _released(partition: Partition, planner: SeedGroups, network: OpticalNetwork, options: TurnOptions) -> Partition:
-    """The end of Algorithm 1; it adopts what it evaluates."""
+    """Release GPUs (end of Algorithm 1); adopt the result if the round is no longer."""
     first, other = partition.groups
     times = process_times(partition, network.delta_s, options.reading)
     plans: list[GroupPlan] = []
@@ -184,17 +184,17 @@ def _released(partition: Partition, planner: SeedGroups, network: OpticalNetwork
     return Partition(released.groups, time) if time <= partition.round_s else partition
 
 
-# Two groups, each in stripes over circuits of its own: `striped`.
+# Two groups, each in stripes over its own circuits: `striped`.
 
 
 MOST_JOBS: Final = 10
-"""number of jobs up to which all partitions are examined"""
+"""largest number of jobs for which all partitions are examined"""
 _CANDIDATES: Final = 6
 """largest number of partitions to examine for more jobs"""
 
 
 def striped_partition(groups: StripedGroups, reading: Reading, restarts: int) -> Partition:
-    """The best two groups: among all partitions for few jobs; else among those that are good with one tree a job.
+    """Return the best two groups: of all partitions for few jobs, else of partitions that are good with one tree a job.
 
     Raises
     ------
@@ -247,7 +247,7 @@ def _matrices(partition: Partition) -> tuple[Any, Any]:
 
 
 def _overlaps(partition: Partition, movable: int, pods: int) -> Sequence[Sequence[int]]:
-    """New names of the pods of a group with which most of its circuits are those of the other group."""
+    """Return new names of a group's pods with which most of its circuits are those of the other group."""
     both = _matrices(partition)
     own, others = both[movable], both[1 - movable]
 
@@ -277,7 +277,7 @@ def _turned(partition: Partition, place: int, order: Sequence[int]) -> Partition
 
 
 def renamed(plan: GroupPlan, order: Sequence[int]) -> GroupPlan:
-    """A plan in stripes with other names of pods: pod p becomes order[p]."""
+    """Return a plan in stripes with other names of pods: pod p becomes order[p]."""
     assert plan.striped is not None  # noqa: S101
     back = sorted(range(len(order)), key=lambda pod: order[pod])
     lit = plan.striped.matrix
@@ -297,7 +297,7 @@ def renamed(plan: GroupPlan, order: Sequence[int]) -> GroupPlan:
 def _same_for_both(
     jobs: Sequence[TdmJob], partition: Partition, network: OpticalNetwork, movable: int | None
 ) -> list[Partition]:
-    """One configuration for both groups: the best of all if they are few, else that of either group."""
+    """Return partitions with one configuration for both groups: each one if they are few, else that of either group."""
     known = all_circuits(network.pods, network.ports)
     tried = list(_matrices(partition)) if known is None or network.pods > MOST_NAMED else list(known)
     laid: list[list[GroupPlan | None]] = []
@@ -334,13 +334,13 @@ def _same_for_both(
 
 
 def nameless(matrix: Any) -> tuple[bytes, Sequence[int]]:
-    """A canonical form for configurations that differ only in the names of pods, and the pods in its order."""
+    """Return a canonical form of a configuration, which ignores the names of pods, and the pods in its order."""
     orders = map(list, permutations(range(len(matrix))))
     return min((np.ascontiguousarray(matrix[np.ix_(order, order)]).tobytes(), order) for order in orders)
 
 
 def relaid(group: GroupPlan, own: Sequence[TdmJob], matrix: Any, network: OpticalNetwork) -> GroupPlan | None:
-    """A group over other circuits, with its units kept in place; None: the circuits do not join its pods."""
+    """Plan a group over other circuits, with its units kept in place; None: the circuits do not join its pods."""
     carried = lay_stripes(own, group.units, matrix, network.ports)
     if carried is None:
         return None
@@ -350,13 +350,13 @@ def relaid(group: GroupPlan, own: Sequence[TdmJob], matrix: Any, network: Optica
 
 @lru_cache(maxsize=2)  # `striped` and `exact` begin with the same groups
 def striped_groups(jobs: Sequence[TdmJob], network: OpticalNetwork, moves: int, seed: int) -> StripedGroups:
-    """A planner that caches its plans."""
+    """Return a planner that caches its plans."""
     return StripedGroups(jobs, network, moves=moves, seed=seed)
 
 
 @register_scheduler("striped", turns=False)
 def striped(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
-    """Jobs in stripes, a tree each, with relays: column generation over Steiner trees, whole circuits, placement."""
+    """Divide jobs into stripes, trees with relays: column generation over Steiner trees, whole circuits, placement."""
     groups = striped_groups(tuple(jobs), network, options.moves, options.seed)
     partition = striped_partition(groups, options.reading, options.restarts)
     return two_groups("striped", jobs, network, options, agree(jobs, partition, network, options.reading))
@@ -369,7 +369,7 @@ MOVES = 4000
 
 
 def join(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob, options: TurnOptions | None = None) -> Schedule:
-    """The schedule of two groups with one more job, in the group where the round is then shorter.
+    """Return the schedule of two groups with one more job, in the group with which the round is shorter.
 
     Units of running jobs stay where they are (moving them would cost a checkpoint each); the trees of the group that it
     joins may move. The new schedule begins at the end of a round: until then the old one holds.
@@ -382,7 +382,7 @@ def join(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob, options: T
         Its jobs, in its order.
     arrived : TdmJob
         The new job.
-    options : Options or None
+    options : TurnOptions or None
         As for a scheduler.
 
     Raises
@@ -402,7 +402,7 @@ def join(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob, options: T
     for side in (0, 1):
         try:
             with_it = _with(schedule, everybody, groups[side], planner)
-        except TdmError:  # another job of this group trains on a host that it names
+        except TdmError:  # another job of this group trains on a host that the new job names
             continue
         if with_it is None:
             continue
@@ -419,7 +419,7 @@ def join(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob, options: T
 
 
 def _pinned(job: TdmJob, plan: JobPlan) -> TdmJob:
-    """A job pinned to its present hosts."""
+    """Return a job pinned to its present hosts."""
     hosts = tuple(host for host, units in plan.placement for _ in range(units))
     return replace(job, hosts=hosts, units=len(hosts), compute_s=job.compute_on(len(hosts)), elastic=False)
 
@@ -436,7 +436,7 @@ def _edges(schedule: Schedule, j: int) -> tuple[Edge, ...]:
 
 
 def _as_it_is(schedule: Schedule, jobs: Sequence[TdmJob], group: tuple[int, ...], planner: TreeGroups) -> GroupPlan:
-    """The present plan of a group that does not change."""
+    """Return the present plan of a group that does not change."""
     if not group:
         return GroupPlan((), (), (), 0.0)
     units = tuple(_units(schedule, j) for j in group)

@@ -10,7 +10,7 @@ A program consists of two C functions, which take a pointer to the state of a de
     copied, but access is fastest if it is aligned to a cache line.
 
 ``int64 egress(void *state, const uint8 *phv, int64 *io, uint8 *out)``
-    Runs egress, updates checksums and deparses one copy into ``out``. Reads the ``EG_*`` cells; all else that it
+    Runs egress, updates checksums and deparses one copy into ``out``. Reads the ``EG_*`` cells; everything else that it
     needs is in ``phv``. Never writes to ``phv`` (the copies of a multicast share it) nor to ``io``. ``out`` holds
     ``Device.out_bytes``. Returns the frame's length, or -1 if egress dropped it.
 
@@ -28,10 +28,11 @@ driver. ``traffic.py`` does all of it, and so does the fabric:
 - After ingress, in this order: if ``OUT_CLONE`` is not 0, the frame is given to ingress again with ``IN_INSTANCE`` 1
   and ``IN_FIELD_LIST`` = ``OUT_CLONE_LIST``; only the parser runs, and the ``phv`` goes to the session's ports with
   ``EG_INSTANCE`` 1. If ``OUT_DIGEST`` is not 0, that learn list is sent. If ``OUT_RESUBMIT`` is not 0, nothing
-  leaves, and the frame comes in again with ``IN_INSTANCE`` 6 and that field list. Then multicast, drop or unicast.
+  leaves, and the frame enters ingress again with ``IN_INSTANCE`` 6 and that field list. Then multicast, drop or
+  unicast.
 - After egress: if ``EG_OUT_CLONE`` is not 0, the buffer at ``CLONE_ADDRESS`` goes to the session's ports with
-  ``EG_INSTANCE`` 2. If ``EG_OUT_RECIRCULATE`` is not 0 and the frame was not dropped, it comes in again with
-  ``IN_INSTANCE`` 4 and that field list. (Egress truncates what leaves; copies are never cut, as in BMv2.)
+  ``EG_INSTANCE`` 2. If ``EG_OUT_RECIRCULATE`` is not 0 and the frame was not dropped, it enters ingress again with
+  ``IN_INSTANCE`` 4 and that field list. (Egress truncates frames that leave; copies are never truncated, as in BMv2.)
 """
 
 from typing import Final

@@ -117,9 +117,7 @@ class Device:
 
     @cached_property
     def detours(self) -> Detours | None:
-        """Buffers and clone sessions for the driver of a program that leaves the straight path; None for other
-        programs.
-        """
+        """Buffers and clone sessions for the driver of a program that leaves the path; None for other programs."""
         if not self.program.leaves_path:
             return None
         from p4switch.compiler.data import KeptLayout  # noqa: PLC0415 - llvmlite only where needed
@@ -164,5 +162,5 @@ class Device:
         return Journey(self, time_us).run(port, frame)
 
     def reset(self) -> None:
-        """Forgets all entries, groups, registers and counters; the state is then as after loading the program."""
+        """Clears all entries, groups, registers and counters; the state is then as after loading the program."""
         self.state.reset()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class FrameLike(Protocol):
-    """An object that ``bytes`` converts to a frame: ``bytes`` itself, or a packet of Scapy."""
+    """An object that ``bytes`` converts to a frame: ``bytes`` itself, or a Scapy packet."""
 
     def __bytes__(self) -> bytes:
         """Return the frame."""
@@ -204,7 +204,7 @@ class Switch:
         return self.device.counters[find_name(name, self.device.counters, "counter")]
 
     def reset(self) -> None:
-        """Forget all entries, groups, registers and counters."""
+        """Clear all entries, groups, registers and counters."""
         with self._lock:
             self.device.reset()
 

@@ -38,7 +38,7 @@ def p4program() -> "Callable[..., Program]":
 
 @pytest.fixture
 def p4switch(p4program: "Callable[..., Program]") -> "Callable[..., Switch]":
-    """A new switch with empty tables: ``p4switch("my.p4")``; the program is compiled once for all tests."""
+    """Make a switch with empty tables: ``p4switch("my.p4")``; the program is compiled once for all tests."""
 
     def make(path: str | Path, *, executor: Any = "compiled", **defines: str) -> "Switch":
         from p4switch.switch import Switch  # noqa: PLC0415

@@ -13,11 +13,11 @@ import yaml
 from p4switch.base.values import short
 
 SIZE_LIMIT: Final = 16 << 20
-"""most characters of a document, unless the caller says otherwise"""
+"""default limit on the characters of a document"""
 DEPTH_LIMIT: Final = 64
 """deepest nesting of lists and mappings"""
 NUMBER_LIMIT: Final = 64
-"""most characters of a value that is not text: converting YAML's base-60 numbers takes quadratic time"""
+"""limit on the characters of a value that is not text: converting YAML's base-60 numbers takes quadratic time"""
 _NAMELESS: Final = re.compile(r'\s+in "<(?:unicode|byte) string>",')
 """PyYAML's name for a document without a file; the caller knows the file"""
 _TEXT: Final = "tag:yaml.org,2002:str"
@@ -73,7 +73,7 @@ def read_yaml(text: str, *, limit: int = SIZE_LIMIT) -> Any:
     text : str
         The document.
     limit : int
-        Most characters of the document.
+        Maximum number of characters of the document.
 
     Raises
     ------

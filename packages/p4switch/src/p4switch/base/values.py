@@ -42,7 +42,7 @@ _LONGEST: Final = 4096
 """characters; the widest field of P4 programs for BMv2, 2,048 bits, takes 2,050 in binary"""
 _ADDRESS_NAMES: Final = frozenset({"src", "dst", "srcaddr", "dstaddr", "src_addr", "dst_addr"})
 _WIDE: Final = 128
-"""Numbers with more bits are shown shortened."""
+"""Numbers with more bits are abbreviated."""
 
 
 class ValueProblem(ValueError):

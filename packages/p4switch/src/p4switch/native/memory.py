@@ -273,7 +273,7 @@ SOL_UDP: Final = 17
 UDP_SEGMENT: Final = 103
 UDP_GRO: Final = 104
 SEGMENTS: Final = 64
-"""most datagrams of one message"""
+"""maximum number of datagrams of one message"""
 GATHERED_BYTES: Final = 1 << 16
 """bytes of buffer for one received message"""
 CONTROL: Final = _struct(("length", "i8"), ("level", "i4"), ("kind", "i4"), ("value", "i4"), ("unused", "i4"))

@@ -82,7 +82,7 @@ def link(code: bytes, names: Iterable[str]) -> Linked:
     """Load object code into memory with a separate linker, so that freeing it leaves nothing behind.
 
     JITLink puts all sections of a program into one mapping. LLVM's older linker maps each section where there is room.
-    With hundreds of threads these lie gigabytes apart, and the process crashes: code reaches constants by 32-bit
+    With hundreds of threads these lie gigabytes apart, and LLVM ends the process: code reaches constants by 32-bit
     offsets.
     """
     linker = llvm.create_lljit_compiler(target_machine(), use_jit_link=True)

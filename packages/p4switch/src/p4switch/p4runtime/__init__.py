@@ -1,9 +1,9 @@
 """A P4Runtime server for embedded switches.
 
-The server follows the P4Runtime specification 1.3 (with `is_const`, roles and multicast metadata of later versions);
-the code of a refusal is the one of BMv2 (PI) if BMv2 gives another one than the specification. Two things follow
-BMv2 against the specification: when the primary client leaves, the live client with the next highest election id
-takes over; a read that fails has the code of its first invalid request.
+The server follows the P4Runtime specification 1.3 (with `is_const`, roles and multicast metadata of later versions). If
+BMv2 (PI) refuses a request with another code than the specification's, the server uses BMv2's code. In two ways it
+follows BMv2 against the specification: when the primary client leaves, the live client with the next highest election
+id takes over; a read that fails has the code of its first invalid request.
 """
 
 from p4switch.p4runtime.errors import P4RuntimeError, StatusCode

@@ -3,7 +3,7 @@
 Every role has its own primary. As in BMv2, it is the live client with the highest election id; when it leaves, the
 client with the next highest id takes over. (By the specification, a new primary would need an id at least as high as
 the highest ever seen, which a restarted controller would have to know.) A client without an election id never
-becomes primary. The latest primary of a role says what the role may do.
+becomes primary. The latest primary of a role determines what the role may do.
 """
 
 from collections.abc import Callable, Iterable
@@ -53,7 +53,7 @@ class RoleConfig:
         return entity_id(entity) in self.exclusive | self.shared
 
     def conflict(self, other: "RoleConfig") -> frozenset[int]:
-        """Returns the ids that one of the two roles has exclusively although the other role has them, too."""
+        """Returns the ids that both roles have, although at least one of them claims them exclusively."""
         mine, theirs = self.exclusive | self.shared, other.exclusive | other.shared
         return (self.exclusive & theirs) | (other.exclusive & mine)
 
@@ -156,10 +156,10 @@ def permit_role(role: str, config: RoleConfig | None) -> Permit:
 
 
 MAX_CLIENTS: Final = 16
-"""Live clients of one device, as in BMv2."""
+"""Maximum number of live clients of one device, as in BMv2."""
 
 MAX_ROLES: Final = 64
-"""Roles that are remembered for one device; beyond this number, the oldest without live clients are forgotten."""
+"""Number of roles remembered for one device; beyond it, the oldest without live clients are forgotten."""
 
 Client = TypeVar("Client")
 
@@ -176,7 +176,7 @@ class _Bid:
 
 @dataclass(slots=True)
 class _Role:
-    """The memory of a role: election id and configuration of its latest primary."""
+    """The remembered state of a role: election id and configuration of its latest primary."""
 
     latest_primary: int | None = None
     sent: p4r.Role | None = None

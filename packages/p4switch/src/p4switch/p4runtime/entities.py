@@ -243,10 +243,12 @@ class Arrays:
     message: ClassVar[type[Any]]
 
     def __init__(self, infos: Mapping[int, Any], device: Device, direct: frozenset[int] = frozenset()) -> None:
-        """Args:
-        infos: the arrays by id.
-        device: holds the cells.
-        direct: ids of the direct counters or meters, for hints.
+        """Makes the access to the arrays of a device.
+
+        Args:
+            infos: the arrays by id.
+            device: holds the cells.
+            direct: ids of the direct counters or meters, for hints.
         """
         self._infos = infos
         self._device = device

@@ -118,7 +118,7 @@ class PipelineLoader:
         self._configs: OrderedDict[tuple[bytes, int | None], p4r.ForwardingPipelineConfig] = OrderedDict()
 
     def load(self, config: p4r.ForwardingPipelineConfig) -> LoadedPipeline:
-        """Returns the loaded program and the index of a configuration.
+        """Returns the loaded program and the indexed P4Info of a configuration.
 
         Raises:
             P4RuntimeError: INVALID_ARGUMENT: malformed, not supported, or P4Info does not describe the program.

@@ -98,17 +98,17 @@ MAX_MESSAGE_BYTES: Final = 256 << 20
 """Largest request, as in BMv2: pipeline configurations are large."""
 
 BID_SECONDS: Final = 30.0
-"""How long a stream may be open without an arbitration update."""
+"""Seconds for which a stream may be open without an arbitration update."""
 
 _LOADER: Final = PipelineLoader()
 """Shared by all servers of a process, because they often get the same programs."""
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 1.0
-"""How long ``stop`` lets calls finish before it cancels them."""
+"""Seconds for which ``stop`` lets calls finish before it cancels them."""
 _CANCEL_SECONDS: Final = 2.0
-"""How long ``stop`` waits for cancelled calls."""
+"""Seconds for which ``stop`` waits for cancelled calls."""
 _ENDING_SECONDS: Final = 0.5
-"""How long ``stop`` waits for the tasks of calls that have ended."""
+"""Seconds for which ``stop`` waits for the tasks of calls that have ended."""
 
 
 class P4RuntimeServer:
@@ -145,7 +145,7 @@ class P4RuntimeServer:
             clock: returns the devices' time in nanoseconds, for idle time-outs.
             tls: encrypts; also authenticates clients if it has a ``client_ca``.
             lock: becomes ``lock``; must be re-entrant. If unset, an RLock is made.
-            bid_seconds: how long a stream may be open without an arbitration update.
+            bid_seconds: seconds for which a stream may be open without an arbitration update.
         """
         self.lock: Final[AbstractContextManager[bool]] = lock or RLock()
         self._address = address

@@ -27,7 +27,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _JOIN_SECONDS: Final = 1.0
-"""How long shutdown waits for threads. A thread that still waits for a lock ends after it gets the lock."""
+"""Seconds for which shutdown waits for threads. A thread that still waits for a lock ends after it gets the lock."""
 
 
 class DaemonThreads(Executor):
@@ -304,10 +304,10 @@ class Stream:
 
 
 MAX_CALLS: Final = 1024
-"""Most calls of all clients that run or wait."""
+"""Maximum number of calls of all clients that run or wait."""
 
 MAX_UNBOUND: Final = 256
-"""Most unbound streams beyond one for each device; a further one ends the oldest."""
+"""Maximum number of unbound streams beyond one for each device; a further one ends the oldest."""
 
 _CALL_THREADS: Final = 8
 _CLIENT_THREADS: Final = 4
@@ -324,7 +324,7 @@ class P4RuntimeService:
 
         Args:
             calls: answers the calls.
-            bid_seconds: how long a stream may be open without an arbitration update.
+            bid_seconds: seconds for which a stream may be open without an arbitration update.
         """
         self._calls = calls
         self._bid_seconds = bid_seconds

@@ -242,7 +242,7 @@ class ProfileEntries:
         self._sets[info.name, group] = copied(actions)
         return group
 
-    # --- inside
+    # --- internal
 
     def _profile(self, ident: int) -> tuple[ProfileInfo, Profile]:
         info = self._schema.profiles.get(ident)

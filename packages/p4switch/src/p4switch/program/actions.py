@@ -61,8 +61,8 @@ class MatchTable(Sourced):
 
     Attributes:
         kind: exact, lpm, ternary or range: how the whole key matches.
-        max_size: most entries; the default entry does not count.
-        actions: ids of the actions it may run.
+        max_size: maximum number of entries, without the default entry.
+        actions: ids of the actions that it may run.
         default_action: index into ``actions``; None: a miss runs nothing.
         const_default: the control plane may not change the default.
         entries: constant entries; if not None, the table's entries cannot be changed.
@@ -475,8 +475,10 @@ class Random(Sourced):
 
 @dataclass(frozen=True, slots=True)
 class MoveHeaders(Sourced):
-    """Shifts a header stack: each of ``targets`` takes fields and validity of its counterpart in ``origins``, all at
-    the same time; then those in ``cleared`` become invalid. The packet's length stays the same.
+    """Shifts a header stack; the packet's length stays the same.
+
+    Each of ``targets`` takes fields and validity of its counterpart in ``origins``, all at the same time; then those in
+    ``cleared`` become invalid.
     """
 
     targets: tuple[str, ...]

@@ -40,7 +40,7 @@ class Site:
     """Whether the site writes all fields that it may write."""
     table: str = ""
     width: int = 0
-    """Most bits that the site adds or compares by size."""
+    """Largest width in bits that the site adds or compares by size."""
     then: list[int] = field(default_factory=list)
 
     @property
@@ -100,7 +100,7 @@ def _has_data(expr: model.Expr) -> bool:
 
 
 def _width(expr: model.Expr) -> int:
-    """Returns the most bits that an expression adds, subtracts or compares by size."""
+    """Returns the largest width in bits that an expression adds, subtracts or compares by size."""
     most = 0
     for node in model.walk(expr):
         sized = isinstance(node, model.Compare) and node.op in {"<", "<=", ">", ">="}
@@ -296,7 +296,7 @@ class Dataflow:
     looped: set[int] = field(default_factory=set)
     """Sites that a packet may reach several times."""
     live_bits: int = 0
-    """Most bits of fields that are needed at one time."""
+    """Largest number of bits of fields that are needed at one time."""
     _came: dict[int, int] = field(default_factory=dict)
     _of_field: dict[str, int] = field(default_factory=dict)
     _site_of: list[int] = field(default_factory=list)

@@ -83,7 +83,7 @@ MAX_NUMBER: Final = (1 << 31) - 1
 """Ids, priorities and error codes: int in BMv2 and P4Runtime."""
 
 MAX_LOOKAHEAD_OFFSET: Final = 1 << 17
-"""Bits between the position and the bits that are looked at; frames are shorter."""
+"""Bits between the parser's position and the bits that lookahead reads; frames are shorter."""
 
 SHIFT_MASK: Final = (1 << 32) - 1
 """BMv2 takes shift amounts modulo 2**32."""

@@ -503,9 +503,7 @@ def element(stack: Stack, index: DataExpr) -> Choice:
 
 
 def last_element(stack: Stack, header: int = 0) -> Choice:
-    """Returns a stack's last element, before ``next`` (of a union, member number ``header``); no name for an empty
-    stack.
-    """
+    """Returns a stack's last element, before ``next`` (of a union, member number ``header``); none if it is empty."""
     cases = tuple((Compare("==", stack.next, Const(i + 1)), names[header]) for i, names in enumerate(stack.elements))
     return Choice("header", cases, None)
 

@@ -137,7 +137,7 @@ class PipelineUse:
     actions: int
     """Number of action calls outside tables, which also take logical tables."""
     live_bits: int
-    """Most bits of headers and metadata that are needed at one time."""
+    """Largest number of bits of headers and metadata that are needed at one time."""
     tables: tuple[TableUse, ...]
     arrays: tuple[ArrayUse, ...]
     problems: tuple[PassProblem, ...]
@@ -591,7 +591,7 @@ COMPILER: Final = "BFP4C"
 PATIENCE_S: Final = 900.0
 REPORTS: Final = ("**/table_summary.log", "**/phv_allocation_summary_*.log", "**/metrics.json")
 MOST_SHOWN: Final = 20_000
-"""most characters of each report"""
+"""maximum number of characters of each report"""
 
 
 def vendor(

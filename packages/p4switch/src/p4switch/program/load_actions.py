@@ -257,7 +257,7 @@ class Arguments:
         return self.expressions.scope
 
     def value(self, position: int) -> Json:
-        """Returns an argument that must be there. Raises ProgramError."""
+        """Returns a mandatory argument. Raises ProgramError if it is missing."""
         if position >= len(self.values) or not isinstance(self.values[position], dict):
             raise ProgramError(f"{self.where}: argument {position} is missing")
         value: Json = self.values[position]

@@ -28,7 +28,7 @@ from p4switch.program.expressions import BoolExpr, DataExpr, FieldRef, Header, L
 
 
 MAX_VARBIT: Final = (1 << 31) - 1
-"""Longest varbit field in bits that a length can give; BMv2 reads the length as an int."""
+"""Longest varbit field, in bits, that a length expression can give; BMv2 reads the length as an int."""
 
 
 MOST_IDLE_STEPS: Final = 1 << 15

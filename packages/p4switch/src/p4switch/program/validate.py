@@ -19,7 +19,7 @@ from p4switch.program.errors import (
 )
 from p4switch.program.load_expressions import ExpressionBudget
 
-# Writes of primitives, and where each primitive is allowed.
+# Checks of the fields that primitives write, and of where each primitive is allowed.
 
 
 def in_parser(primitive: model.Primitive, where: str) -> None:
@@ -144,7 +144,7 @@ def _check_table(table: model.MatchTable, program: model.Program, where: str) ->
 
 
 def _distinct(program: model.Program, actions: tuple[int, ...], where: str) -> None:
-    """Checks that no two actions of a table have one name, because entries name actions."""
+    """Checks that no two actions of a table have the same name, because entries name actions."""
     names = [program.actions[ident].name for ident in actions]
     if len(set(names)) != len(names):
         raise ProgramError(f"{where}: two actions of one name")

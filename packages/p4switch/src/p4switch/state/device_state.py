@@ -30,7 +30,7 @@ MAX_GROUP: Final = 0xFFFF
 """Group numbers are 16 bits wide; 0 means no multicast."""
 
 DEFAULT_CAPACITY: Final = 65536
-"""Most replicas of all groups together, including free space between them."""
+"""Maximum number of replicas of all groups together, including free space between them."""
 
 
 class MulticastError(ValueError):

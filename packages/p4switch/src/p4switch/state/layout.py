@@ -155,7 +155,7 @@ class StateLayout:
         self.cells += len(self.groups)
 
     def _take(self, names: Iterable[str], size: int) -> dict[str, int]:
-        """Assigns ``size`` cells to each name, behind the cells assigned before; returns the first cell of each."""
+        """Assigns ``size`` cells to each name, after the cells assigned before; returns the first cell of each."""
         first_cells = {name: self.cells + size * number for number, name in enumerate(names)}
         self.cells += size * len(first_cells)
         return first_cells

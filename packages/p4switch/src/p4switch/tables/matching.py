@@ -130,7 +130,7 @@ class StillUsed(TableError):
     """A member or group cannot be removed, because a group or a table entry names it."""
 
 
-# How the fields of a table's key are packed into one number, and that number into 64-bit words.
+# Packing of the fields of a table's key into one number, and of that number into 64-bit words.
 
 
 WORD_BITS: Final = 64
@@ -142,7 +142,7 @@ HASH_MULTIPLIER: Final = 0xD6E8FEB86659FD93
 
 @dataclass(frozen=True)
 class KeyLayout:
-    """How the fields of a key are packed into one number: the first field in the least significant bits.
+    """The packing of a key's fields into one number: the first field is in the least significant bits.
 
     Attributes:
         widths: bits of each field.

@@ -22,13 +22,13 @@ microsecond), burst, tokens, total tokens that the rate had granted by the last 
 
 PEAK: Final = 1
 COMMITTED: Final = 5
-"""First word of a bucket."""
+"""First word of each bucket."""
 
 RATE: Final = 0
 BURST: Final = 1
 TOKENS: Final = 2
 LAST: Final = 3
-"""Words of a bucket."""
+"""Offsets of the words of a bucket."""
 
 RED: Final = 2
 YELLOW: Final = 1
@@ -114,9 +114,7 @@ class ProfileMember:
 
 @dataclass(slots=True)
 class ActionGroup:
-    """A group. ``members``: (member, weight) pairs as given; ``rows``: references of the rows to choose from,
-    ascending.
-    """
+    """A group. ``members``: (member, weight) pairs as given; ``rows``: references of its rows, ascending."""
 
     members: tuple[tuple[int, int], ...]
     ref: int

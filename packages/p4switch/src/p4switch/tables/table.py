@@ -288,7 +288,7 @@ class Table:
             raise InvalidEntry(f"table {self.name} has no action profile: entries take actions")
         self._check_action(entry.action, entry.arguments)
 
-    # --- inside
+    # --- internal
 
     def _counted(self, entry: TableEntry) -> int:
         if self.spec.direct_counter is None:

@@ -207,7 +207,7 @@ def place(document: Document, section: str, number: int) -> str:
 
 
 _SHOWN: Final = 10
-"""most problems of one file that are reported at once"""
+"""maximum number of problems of one file that are reported at once"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class Entries:
         return [p.entry for p in self.tables if p.table == table and isinstance(p.entry, TableEntry)]
 
     def apply(self, device: Device, *, over: bool = False) -> None:
-        """Puts everything into a device. Raises EntriesError, which names the entry that the device refuses.
+        """Applies entries, groups and registers to a device. Raises EntriesError, which names the refused entry.
 
         ``over``: an entry replaces an existing entry with the same match.
         """
