@@ -516,7 +516,7 @@ def on_hosts(
     placed: list[dict[str, int]] = [{} for _ in jobs]
     for job, own in zip(jobs, placed, strict=True):
         for host in job.hosts:
-            pod, server = divmod(int(host[1:]) - 1, network.servers) if network.pod_of(host) >= 0 else (0, 0)
+            pod, server = network.pod_of(host), (int(host[1:]) - 1) % network.servers
             free[pod, server] -= 1
             own[host] = own.get(host, 0) + 1
             if free[pod, server] < 0:

@@ -216,7 +216,7 @@ def _exchanged(
     lit = np.array(start, np.int64)
     packing = pack_trees(commodities, lit)
     if packing is None:
-        lit = _joined(commodities, pods, ports)
+        lit = _joined(pods, ports)
         packing = None if lit is None else pack_trees(commodities, lit)
         if packing is None:
             return None
@@ -279,9 +279,8 @@ def _exchanges(lit: Any, packing: StripePacking, pods: int, ports: int) -> list[
     return [change for value, change in sorted(exchanges, key=lambda item: -item[0]) if value > 1e-12]
 
 
-def _joined(commodities: Sequence[Commodity], pods: int, ports: int) -> Any:
+def _joined(pods: int, ports: int) -> Any:
     """Return a ring over all pods, with R // 2 circuits for each edge, for relays; None: too few ports or pods."""
-    del commodities
     if ports < 2 or pods < 3:
         return None
     lit = np.zeros((pods, pods), np.int64)

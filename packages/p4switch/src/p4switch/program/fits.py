@@ -594,9 +594,7 @@ MOST_SHOWN: Final = 20_000
 """maximum number of characters of each report"""
 
 
-def vendor(
-    source: Path, target: SwitchTarget, defines: Mapping[str, str], folders: Sequence[Path], compiler: str | None = None
-) -> str:
+def vendor(source: Path, target: SwitchTarget, defines: Mapping[str, str], folders: Sequence[Path]) -> str:
     """Returns bf-p4c's output for a program, with its reports; empty without ``BFP4C``. Raises `FitsError`.
 
     The compiler runs in a temporary folder.
