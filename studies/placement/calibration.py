@@ -264,7 +264,7 @@ def run_calibration(point: CalibrationPoint) -> Iterator[CalibrationRow]:
 
 
 def calibrate(point: CalibrationPoint) -> Calibrated:
-    """Run a point both ways. ``ClusterError`` when a sum is wrong, or a byte more or less than predicted was sent."""
+    """Run a point on packets and in the model. ``ClusterError``: a sum is wrong, or bytes deviate from the plan's."""
     topology = load(point.topology)
     with EmbeddedSwitches(topology, bundled(LANES)) as switches:
         plans = [
@@ -330,7 +330,7 @@ def _on_packets(switches: EmbeddedSwitches, point: CalibrationPoint, plans: Sequ
         ]
         for run in runs:
             run.begin(runs)
-        clockwork.run(until=lambda: all(len(run.ends_ps) >= point.rounds for run in runs))  # others' traffic never ends
+        clockwork.run(until=lambda: all(len(run.ends_ps) >= point.rounds for run in runs))  # background never ends
         return np.array([[end / PS_PER_S for end in run.ends_ps[: point.rounds]] for run in runs])
 
 

@@ -57,7 +57,7 @@ class LayerWeights:
 
 @dataclass
 class Learned:
-    """A placement policy. With ``random`` it draws from its probabilities and sums up their gradients."""
+    """A learned placement policy. With ``random`` it samples by its probabilities and accumulates their gradients."""
 
     weights: LayerWeights
     random: np.random.Generator | None = None
@@ -165,7 +165,7 @@ class LearnRow:
 
 @record
 class LearningStep:
-    """The mean JCT of an update's rollouts over that of 'packed'; each update has jobs and a cluster of its own."""
+    """An update's mean JCT over its rollouts relative to that of 'packed'; each update has new jobs and a cluster."""
 
     training: int = column("training")
     update: int = column("update")

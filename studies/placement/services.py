@@ -51,7 +51,7 @@ WAYS: Final[tuple[Way, ...]] = ("chosen", "drawn")
 
 @dataclass(frozen=True)
 class ServiceCell:
-    """A training and a service that are drawn by the seed."""
+    """A training and a service, drawn by the seed."""
 
     network: str
     seed: int

@@ -17,7 +17,7 @@ from studies.placement.services import NETWORKS
 from studies.placement.telemetry import Bursting
 
 Giving = Literal["ring", "partial", "whole", "value"]
-"""No slots at all; first come, first served, with trees in part; the same with whole trees or rings; by value."""
+"""Slots of a switch: none; first come, first served, with trees in part; then with whole trees or rings; by value."""
 PLENTY: Final = 1 << 16
 SMALL_HOSTS: Final = 48
 

@@ -42,7 +42,7 @@ LYING: Final[tuple[Lying, ...]] = ("anywhere", "in two racks")
 
 @dataclass(frozen=True)
 class ShardCell:
-    """A task on packets: where its shards lie, who places it, and whether that policy is told of them."""
+    """A task on packets: the homes of its shards, its policy, and whether the policy knows them."""
 
     lying: Lying
     policy: str

@@ -97,7 +97,7 @@ class ClusterRow:
 
 
 def cluster_cells(settings: PlacementSettings) -> list[ClusterCell]:
-    """Every scenario with every policy under the first load; the uniform one under all; orders under 'packed'."""
+    """Return all scenarios with all policies at the first load, the uniform one at all loads, orders for 'packed'."""
     first = settings.loads[0]
     wanted = [
         (scenario, load, policy, "fifo", True)
@@ -323,7 +323,7 @@ def _ratio(ours: float, theirs: float) -> float:
 
 
 def _telemetry(result: StudyResult) -> Iterator[Bar]:
-    """For each kind of bursts: is there an interval or a window that is close enough and cheap enough?"""
+    """Yield bars for each kind of bursts: the best cheap interval or window against an oracle, and its core share."""
     for point in result.of("telemetry", knows="digests", interval_s=WINDOW_S):
         name = f"telemetry, bursts of {point['burst_s']:g} s, digests of {WINDOW_S:g} s"
         yield Bar(f"{name}: JCT over that with an oracle", at_most(ORACLE), point.values["ratio"], "{:.4f}")

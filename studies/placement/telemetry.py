@@ -1,6 +1,6 @@
 """The price of telemetry, on packets: how often counters are read, what that costs, and what tasks gain from it.
 
-Background bursts come and go on the uplinks of two leaves. Tasks come one after the other, and `ina-aware` places each
+Background bursts come and go on the uplinks of four leaves. Tasks come one after the other, and `ina-aware` places each
 of them in the racks that it believes to be the least loaded. Its information about the background comes from counters
 that a `Reader` reads, or from digests that switches send (`DigestLoads`).
 """
@@ -187,7 +187,7 @@ _AGAIN_PS: Final = PS_PER_S // 1000
 
 @dataclass(frozen=True)
 class Bursting:
-    """Others' bursts and silences, both of so many seconds on average, and the tasks of a run beside them."""
+    """Background bursts and silences, both ``mean_s`` long on average, and the number of tasks of a run."""
 
     mean_s: float
     tasks: int
@@ -283,7 +283,7 @@ def _switches(cell: TelemetryCell) -> EmbeddedSwitches:
 
 
 class TelemetryRun:
-    """Tasks that come one after the other; who comes while another runs is placed, and begins when that has ended."""
+    """A run of tasks, one after the other; a task that arrives during another is placed, and begins after it."""
 
     def __init__(self, cell: TelemetryCell, switches: EmbeddedSwitches, network: JobNetwork) -> None:
         self._cell, self._switches, self.network = cell, switches, network
@@ -423,7 +423,7 @@ class TelemetryRun:
         run.begin([run])
 
     def _end(self, number: int) -> bool:
-        """Note when a task ended and remove it; whether it, and with it all before it, has ended."""
+        """Record the end of a task and remove it; return whether this task and thus all earlier ones have ended."""
         if len(self._jct_s) > number:
             return True
         if len(self._jct_s) < number or not self._is_done():

@@ -128,7 +128,7 @@ class PolicyRow:
     dropped: int
     aggregators: int
     aggregation_ps: int
-    """adding up what reaches the global model's host: one model from a tree, else all; not part of communication"""
+    """sum of the models that arrive at the global model's host: one from a tree, else all; not part of communication"""
     chunk_ps: int
     """time of one more chunk on the busiest link of the trees"""
     least_bytes: int
@@ -293,7 +293,7 @@ def _layout_key(layout: Layout) -> Any:
 
 
 def _arriving(answer: TreeDecision | Rejection, measured: RoundCounts, size: int) -> int:
-    """Models that the busiest host adds up: one of a tree and, piece by piece, of a ring; else all."""
+    """Return the number of models that the busiest host adds: one with a tree or a ring (piece by piece), else all."""
     ring = isinstance(answer, TreeDecision) and isinstance(answer.upload, RingLayout)
     return 1 if measured.aggregators or ring else size
 

@@ -184,7 +184,7 @@ class _Edges:
 
 
 def _up(plan: Plan, length: int) -> RoundPhase:
-    """From the workers to the server. An aggregator sends a chunk when it has it from all its children."""
+    """Return the phase from workers to server. An aggregator sends a chunk when all its children have sent it."""
     edges = _Edges(plan, plan.edges, length)
     above = dict(plan.edges)
     below = _children(plan)
@@ -282,7 +282,7 @@ class RoundCounts:
 
 
 def predict_round(carried: Carried, elements: int) -> dict[Hop, Traffic]:
-    """First transmissions of a round on every link; numbers have a fixed scale, so no exponents are agreed ahead."""
+    """Predict first transmissions of a round on every link; no frames for exponents, because the scale is fixed."""
     return add(*(predict(plan, operation, elements, lead=0) for plan, operation in carried))
 
 
@@ -548,7 +548,7 @@ class TaskNetwork:
         return done, measured
 
     def fitting(self, decisions: Sequence[TreeDecision]) -> list[TreeDecision]:
-        """Decisions that switches have slots for at the same time, with whole windows; the first ones come first."""
+        """Return the decisions that fit into the switches' slots together, with whole windows; earlier ones first."""
         plans = self._plan_all(decisions)
         self._release(plans)
         return [decision for decision, _ in plans]
