@@ -31,16 +31,16 @@ class TrafficScenario:
 
     Attributes
     ----------
-    Name in figures.
-        How figures call it.
-    Specification for :func:`p4reduce.topologies.load`.
-        For :func:`p4reduce.topologies.load`.
-    Background traffic: mean share of the busiest host link that it uses (gravity matrix); 0: none.
-        Background traffic: share of the busiest host link that it uses on average (gravity matrix); 0: none.
-    Queue of tasks in switches, 1..7 (other traffic: 0); None: the queue of all other traffic.
-        Queue that tasks leave switches from, 1..7 (all other traffic: 0); None: that of all other traffic.
-    Description of the capacities.
-        Capacities in words.
+    name : str
+        Name in figures.
+    topology : str
+        Specification for :func:`p4reduce.topologies.load`.
+    load : float
+        Background traffic: mean share of the busiest host link that it uses (gravity matrix); 0: none.
+    priority : int or None
+        Queue of tasks in switches, 1..7 (other traffic: 0); None: the queue of all other traffic.
+    says : str
+        Description of the capacities.
     """
 
     name: str

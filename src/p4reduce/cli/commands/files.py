@@ -1,4 +1,4 @@
-"""``p4reduce example`` and ``report``: files to begin with, and a page of result files."""
+"""``p4reduce example`` and ``report``: example files, and a page of result files."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -15,7 +15,7 @@ from p4switch.base.files import write_text
 
 
 def example(flags: Example) -> None:
-    """Print one, or list them all."""
+    """Print one example, or a list of all."""
     if flags.kind is None:
         output = Output()
         output.table(("kind", "is read by"), [(name, readers) for name, (_, readers) in KINDS.items()])
@@ -25,13 +25,13 @@ def example(flags: Example) -> None:
 
 
 def content(kind: str) -> str:
-    """The text of an example."""
+    """Return the text of an example."""
     path: Traversable = files("p4reduce").joinpath(KINDS[kind][0])
     return path.read_text("utf-8")
 
 
 def report(flags: ReportFlags) -> None:
-    """Write the page."""
+    """Write the page, or another form of the results."""
     output = Output(as_json=flags.as_json)
     sweeps = [is_sweep(path) for path in flags.files]
     if any(sweeps) and any(form is not None for form in (flags.prometheus, flags.tensorboard, flags.spans)):
@@ -55,7 +55,7 @@ def report(flags: ReportFlags) -> None:
             write_spans(out := flags.spans, results)
         else:
             write_report(flags.out, results, title=flags.title)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:  # settings or topology are not as we write them
+    except (KeyError, TypeError, ValueError, AttributeError) as error:  # settings or topology of another program
         names = ", ".join(str(path) for path in flags.files)
         raise BadInput(f"{names}: not a result file of p4reduce: {type(error).__name__} {error}") from None
     output.data({"report": str(out), "runs": len(results)})
