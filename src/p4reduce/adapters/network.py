@@ -154,7 +154,7 @@ class NetworkGroup:
             self._changed.notify_all()
 
     def _carry(self, calls: list[CollectiveCall], check: Callable[[], None]) -> None:
-        """In the thread whose rank called last, wait until the network has carried it (``group.backend.Carry``)."""
+        """In the thread of the rank that called last, wait until the network has carried it (see `backend.Carry`)."""
         if calls[0].operation not in CARRIED:
             raise RefusedError(
                 f"{calls[0].operation}: ranks that another scheduler starts have {' and '.join(sorted(CARRIED))}"

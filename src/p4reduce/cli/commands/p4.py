@@ -16,7 +16,7 @@ from p4switch.program.loader import load_program
 
 
 def check(flags: P4Check) -> None:
-    """Say what is wrong with a program."""
+    """Print the errors and warnings of a program."""
     output = Output(as_json=flags.as_json)
     compilation = _compiled(flags)
     _show(compilation, output, [])
@@ -25,14 +25,14 @@ def check(flags: P4Check) -> None:
 
 
 def compile_(flags: P4Compile) -> None:
-    """Write what a program is compiled to."""
+    """Write the JSON and the P4Info of a program."""
     output = Output(as_json=flags.as_json)
     compilation = _compiled(flags)
     json_path = flags.target or Path(flags.source.stem + ".json")
     info_path = flags.p4info or json_path.with_suffix(".p4info.txt")
     written = []
     if compilation.ok and compilation.json is not None:
-        # Both or none: whoever reads one relies on the other.
+        # Write both files or none, because a reader of one relies on the other.
         texts = {json_path: json_text(compilation.json), info_path: compilation.p4info()}
         written = [str(write_text(path, text)) for path, text in texts.items()]
     _show(compilation, output, written)
@@ -41,7 +41,7 @@ def compile_(flags: P4Compile) -> None:
 
 
 def fits(flags: P4Fits) -> None:
-    """Say how a program lies in a target's stages."""
+    """Print how a program maps to a target's stages."""
     output = Output(as_json=flags.as_json)
     compilation = _compiled(flags)
     if not compilation.ok or compilation.json is None:
@@ -79,7 +79,7 @@ def play(flags: P4Play) -> None:
         )
     )
     with closing(source):
-        source.files()  # what cannot be read is said here
+        source.files()  # reports unreadable files here
         serve_page(output, source, f"{flags.source} is played", browser=flags.open_page)
 
 

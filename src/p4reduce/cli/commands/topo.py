@@ -1,4 +1,4 @@
-"""``p4reduce topo``: which networks there are, and what is in one."""
+"""``p4reduce topo``: known networks, and the contents of one."""
 
 import tempfile
 from pathlib import Path
@@ -27,11 +27,11 @@ BUILDERS = (
     ("wan:graph=germany50,hosts=1,servers=1", "any graph of SNDlib or the Internet Topology Zoo"),
 )
 SHOWN: Final = 200
-"""nodes and links in a table for people"""
+"""highest number of nodes, and of links, in a printed table"""
 
 
 def list_(flags: TopoList) -> None:
-    """Bundled ones and builders."""
+    """List the bundled topologies and the builders."""
     output = Output(as_json=flags.as_json)
     bundled = [(name, topologies.load(name)) for name in topologies.bundled()]
     output.data(
@@ -48,7 +48,7 @@ def list_(flags: TopoList) -> None:
 
 
 def show(flags: TopoShow) -> None:
-    """Nodes, addresses and links of one."""
+    """Show the nodes, addresses and links of a topology."""
     output = Output(as_json=flags.as_json)
     topology = topologies.load(flags.topology)
     output.data({"name": topology.name, "nodes": _nodes(topology), "links": _links(topology)})
@@ -68,7 +68,7 @@ def show(flags: TopoShow) -> None:
 
 
 def capable(flags: TopoCapable) -> None:
-    """Which switches should aggregate for some tasks."""
+    """Choose the switches that should aggregate for some tasks."""
     output = Output(as_json=flags.as_json)
     topology = topologies.load(flags.topology)
     wanted = read_trace(flags.tasks)
@@ -82,7 +82,7 @@ def capable(flags: TopoCapable) -> None:
 
 
 def upgrade(flags: TopoUpgrade) -> None:
-    """Which switches should be made programmable."""
+    """Choose the switches that should be made programmable."""
     output = Output(as_json=flags.as_json)
     topology = topologies.load(flags.topology)
     search = Upgrade(topology, worker_hosts(topology, flags.workers), flags.elements, flags.lanes)
@@ -123,7 +123,7 @@ def upgrade(flags: TopoUpgrade) -> None:
 
 
 def import_(flags: TopoImport) -> None:
-    """A topology of a file of another program."""
+    """Convert a file of another program to a topology."""
     output = Output(as_json=flags.as_json)
     topology, left_out = topologies.import_file(
         flags.file, flags.form, hosts=flags.hosts, servers=flags.servers, rate=flags.rate, delay=flags.delay
@@ -138,7 +138,7 @@ def import_(flags: TopoImport) -> None:
 
 
 def _best_on_packets(topology: Topology, search: Upgrade, lanes: int) -> dict[str, Any]:
-    """How long an all-reduce by plan best takes in virtual time, and which plan that is."""
+    """Return the virtual time of an all-reduce by plan `best`, and the plan that it chose."""
     with tempfile.TemporaryDirectory(prefix="p4reduce-upgrade-") as folder:
         path = Path(folder) / "topology.yaml"
         topologies.save(topology, path)

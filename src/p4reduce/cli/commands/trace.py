@@ -1,4 +1,4 @@
-"""``p4reduce trace``: what a P4 program does with a packet, statement by statement."""
+"""``p4reduce trace``: the processing of a packet by a P4 program, statement by statement."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ from p4switch.trace.to_text import NOTHING, SourceLines, of_folder
 
 
 def trace(flags: TraceFlags) -> None:
-    """Run the packets, and show what happens to each."""
+    """Run the packets, and show the processing of each."""
     output = Output(as_json=flags.as_json)
     loaded, roots = _program(flags.program, flags.bundled, flags.source)
     if flags.p4info is not None:
