@@ -8,7 +8,7 @@ from p4reduce.control_plane.orchestrator import PlanPhase, Store, TaskRow, read_
 
 
 def submit(flags: TasksSubmit) -> None:
-    """Queue the tasks of files."""
+    """Queue them."""
     output = Output(as_json=flags.as_json)
     tasks = read_traces(list(flags.traces))  # before the database file is created
     with Store(flags.database) as store:
@@ -18,7 +18,7 @@ def submit(flags: TasksSubmit) -> None:
 
 
 def list_(flags: TasksList) -> None:
-    """List all tasks with their states."""
+    """All of them, with their states."""
     output = Output(as_json=flags.as_json)
     with Store(flags.database) as store:
         rows = store.tasks()
@@ -27,7 +27,7 @@ def list_(flags: TasksList) -> None:
 
 
 def show(flags: TasksShow) -> None:
-    """Show a task and its history."""
+    """One, and its history."""
     output = Output(as_json=flags.as_json)
     with Store(flags.database) as store:
         row, history = store.task(flags.name), store.history
@@ -68,7 +68,7 @@ def show(flags: TasksShow) -> None:
 
 
 def swaps(flags: TasksSwaps) -> None:
-    """Show the savings and costs of swaps of trees."""
+    """What swaps of trees saved and cost."""
     output = Output(as_json=flags.as_json)
     with Store(flags.database) as store:
         rows = store.history.swaps()
@@ -86,7 +86,7 @@ def swaps(flags: TasksSwaps) -> None:
 
 
 def cancel(flags: TasksCancel) -> None:
-    """Ask the orchestrator to cancel a task."""
+    """Ask for it."""
     with Store(flags.database) as store:
         store.request_cancel(flags.name)
     Output().note(f"task {flags.name} will be cancelled at the orchestrator's next check")
