@@ -169,7 +169,7 @@ class Point:
         return Estimate.of(values)
 
     def is_of(self, **wanted: Any) -> bool:
-        """Whether the key has these values."""
+        """Return whether the key has these values."""
         return all(self.key[name] == value for name, value in wanted.items())
 
     def as_data(self) -> dict[str, Any]:

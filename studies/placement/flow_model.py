@@ -87,7 +87,7 @@ class ClusterRun:
 
     Parameters
     ----------
-    scenario : Scenario
+    scenario : ClusterScenario
         The cluster.
     jobs : sequence of ClusterJob
         Jobs by arrival.

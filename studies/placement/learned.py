@@ -100,7 +100,7 @@ class Learned:
         return hosts[chosen], {"candidates": len(options)}
 
     def _waits(self, task: Task, cluster: ClusterView, now_s: float) -> float | None:
-        """Logarithm of how long it takes if it waits for one of the next ends, over now; None if no job runs."""
+        """Return log(best time with waiting for one of the next ends / time without); None if no job runs."""
         best, gone = np.inf, list[str]()
         for end_s, name in cluster.ends()[:AHEAD]:
             gone.append(name)

@@ -558,7 +558,7 @@ class TaskNetwork:
 
         Parameters
         ----------
-        decision : Decision
+        decision : TreeDecision
             The trees of a task.
         inputs : sequence of float32, each of shape (elements,)
             Array of each local model, in rank order.

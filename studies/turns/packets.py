@@ -180,7 +180,7 @@ class TurnRow:
     scale: float = column("1/scale", "{:g}")
     jobs: int
     configurations: int = column("configurations", "{:g}")
-    """of the process with the most configurations"""
+    """number of configurations of the process with the most of them"""
     round_s: float = column("round, ms", scaled(1e3, "{:.3f}"))
     """mean round; if not all jobs are gated together, the mean iteration of all jobs"""
     model_s: float

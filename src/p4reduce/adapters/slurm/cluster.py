@@ -193,7 +193,7 @@ class SlurmCluster:
         The network; its worker hosts are the nodes.
     run : RunFolder
         Run folder, whose environment variable marks all processes of the cluster.
-    programs : Programs or None
+    programs : SlurmPrograms or None
         Slurm's programs; None: found by :func:`find_programs`.
     """
 

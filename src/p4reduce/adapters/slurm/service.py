@@ -407,7 +407,7 @@ class SlurmService:
 
     Attributes
     ----------
-    ended : list of Ended
+    ended : list of EndedJob
         Jobs whose ranks have left the network.
     history : dict
         Hosts chosen for each job, and hosts that Slurm gave it, by number.
@@ -432,7 +432,7 @@ class SlurmService:
 
     @property
     def open(self) -> bool:
-        """Whether a marked job has not ended, as of the last look."""
+        """Whether a marked job had not ended at the last look."""
         return self._open or bool(self._placed)
 
     def step(self) -> QueueLook:

@@ -115,7 +115,7 @@ def launch(flags: Launch) -> None:
 
 @contextmanager
 def _elsewhere(flags: Launch, emitter: "_Emitter") -> Iterator[Elsewhere | None]:
-    """Start agents on other machines, or write a ticket, for ranks that are not local; yields None if all ranks are."""
+    """Yield how non-local ranks join: by a ticket, or by agents on their machines; None if all ranks are local."""
     if flags.ticket is not None:
         flags.ticket.unlink(missing_ok=True)  # from an earlier start
         yield Elsewhere(ticket=flags.ticket, listen=flags.listen or ("127.0.0.1",))

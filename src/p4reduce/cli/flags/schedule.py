@@ -302,7 +302,7 @@ class Orchestrate:
     as_json: Json = False
 
     def check(self) -> None:
-        """That the file is a database, if there is one; the command says later that there is none."""
+        """Check that an existing file is a database (a missing one is reported later), and that flags fit."""
         check_database(self.database, new=True)
         packets = ("background", "cut", "mend", "schedule", "live")
         if self.time == "flow" and (needs := next((name for name in packets if getattr(self, name)), None)):
