@@ -1,4 +1,4 @@
-"""What the scripts that train with PyTorch share: scikit-learn's digits, networks that learn them, and their flags."""
+"""Common code of the scripts that train with PyTorch: scikit-learn's digits, networks for them, and flags."""
 
 import argparse
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ MODELS = ("cnn", "linear")
 
 
 def arguments(about: str | None) -> argparse.ArgumentParser:
-    """Flags that all of them have."""
+    """Return a parser with the flags that all scripts have."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", default="p4reduce", help="p4reduce, or gloo")
     parser.add_argument("--model", default="cnn", choices=MODELS)
@@ -24,9 +24,9 @@ def arguments(about: str | None) -> argparse.ArgumentParser:
 
 
 def digits(count: int | None = None) -> TensorDataset:
-    """Images (count, 1, 8, 8) in 0 .. 1 and labels, in a random order that is always the same.
+    """Return images (count, 1, 8, 8) in 0 .. 1 and their labels, in a random but fixed order.
 
-    There are 1,797; a larger count begins anew with the first.
+    There are 1,797 images; beyond that number they repeat in the same order.
     """
     dataset = load_digits()
     order = torch.randperm(len(dataset.target), generator=torch.Generator().manual_seed(1))
@@ -37,7 +37,7 @@ def digits(count: int | None = None) -> TensorDataset:
 
 
 def network(kind: str = "cnn") -> nn.Module:
-    """With the same weights in every process."""
+    """Return a network with the same initial weights in every process."""
     torch.manual_seed(0)
     if kind == "linear":
         return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
@@ -53,12 +53,12 @@ def network(kind: str = "cnn") -> nn.Module:
 
 
 def optimizer_of(model: nn.Module, momentum: float) -> torch.optim.Optimizer:
-    """Stochastic gradient descent."""
+    """Return stochastic gradient descent."""
     return torch.optim.SGD(model.parameters(), lr=0.05, momentum=momentum)
 
 
 def report(model: nn.Module, losses: Sequence[float], file: str | None) -> None:
-    """Say how well a network that was trained knows the digits; save it where a file is named."""
+    """Print a trained network's accuracy on the digits; save its parameters if a file is named."""
     images, labels = digits().tensors
     with torch.no_grad():
         right = (model(images).argmax(1) == labels).float().mean()

@@ -1,4 +1,4 @@
-"""Hooks of the site (mkdocs.yml): pages that stand elsewhere in the repository, and links to its files."""
+"""Hooks of the site (mkdocs.yml): pages from other folders of the repository, and links to its files."""
 
 import re
 from pathlib import Path, PurePosixPath
@@ -10,20 +10,20 @@ from mkdocs.structure.files import File, Files
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCES: Final = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "changes.md": "CHANGELOG.md"}
-"""pages of the site that are files of the repository's root"""
+"""pages of the site that are files in the repository's root"""
 _LINK: Final = re.compile(r"(?<=\]\()([^)#\s:]+)(#[^)\s]*)?(?=\))")
 """the target of a Markdown link to a file, without a scheme"""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the repository's root."""
+    """Add the pages from the repository's root."""
     for page, source in SOURCES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text("utf-8")))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: Files) -> str:
-    """Turn links as the repository has them into links of the site; to files that are no pages, into links there."""
+    """Convert links for the repository to links for the site; links to files that are no pages go to the repository."""
     name = page.file.src_uri
     folder = PurePosixPath() if name in SOURCES else PurePosixPath("docs")
     source = SOURCES.get(name, f"docs/{name}")
@@ -43,7 +43,7 @@ def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: File
 
 
 def resolved(path: PurePosixPath) -> str:
-    """The path without ``..``, from the repository's root."""
+    """Return the path without ``..``, from the repository's root."""
     parts: list[str] = []
     for part in path.parts:
         if part != "..":

@@ -1,6 +1,6 @@
-"""A training that workers may join on the way: p4reduce launch -n 3 --on-failure shrink --join 2ms scripts/growing.py
+"""A training that workers may join later: p4reduce launch -n 3 --on-failure shrink --join 2ms scripts/growing.py
 
-Its state is the weights and the step. Who joins gets both by a broadcast of the first rank, in which all take part.
+Its state is the weights and the step. A joining rank gets both by a broadcast from the first rank to all ranks.
 """
 
 import argparse
@@ -18,7 +18,7 @@ chosen = parser.parse_args()
 
 comm = connect()
 weights, step = np.zeros(chosen.elements, np.float32), np.zeros(1, np.int64)
-ours, whole = not comm.joined, not comm.joined  # whether this rank has the state; whether all ranks have it
+ours, whole = not comm.joined, not comm.joined  # does this rank, do all ranks have the state?
 while not whole or step[0] < chosen.steps:
     try:
         if not whole:

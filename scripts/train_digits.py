@@ -15,7 +15,7 @@ from p4reduce.workers.training.loops import TrainingOptions, TrainingTask
 
 
 def parse() -> tuple[TrainingOptions, Checkpoint | None, int]:
-    """The options of the command line: the training, where its state is kept, and after how many iterations."""
+    """Parse the command line; return training options, checkpoint or None, and iterations between checkpoints."""
     usual = TrainingOptions()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=usual.epochs, help="(default: %(default)s)")
@@ -54,7 +54,7 @@ def main() -> None:
     begin = 0
     if checkpoint is not None and comm.rank == 0 and (state := checkpoint.load()) is not None:
         begin, parameters, velocity = state.iteration, state.arrays["parameters"], state.arrays["velocity"]
-    comm.broadcast(parameters)  # all begin with worker 0's weights
+    comm.broadcast(parameters)  # all start with worker 0's weights
     if checkpoint is not None:
         where = np.array([begin], np.int32)
         comm.broadcast(where)

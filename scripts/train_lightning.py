@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 
 class Learner(lightning.LightningModule):
-    """A network and how it learns."""
+    """A network and its training."""
 
     def __init__(self, model: nn.Module, momentum: float) -> None:
         super().__init__()
@@ -23,14 +23,14 @@ class Learner(lightning.LightningModule):
         self.losses: list[float] = []
 
     def training_step(self, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """The loss of a batch; its mean over ranks is kept."""
+        """Return the loss of a batch; its mean over ranks is recorded."""
         images, labels = batch
         loss = nn.functional.cross_entropy(self.model(images), labels)
         self.losses.append(self.trainer.strategy.reduce(loss.detach(), reduce_op="mean").item())
         return loss
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """That of the other scripts."""
+        """Return the optimizer of the other scripts."""
         return optimizer_of(self, self.momentum)
 
 

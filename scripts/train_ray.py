@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 
 def train(options: dict[str, Any]) -> None:
-    """What each rank does."""
+    """Train on one rank."""
     size = dist.get_world_size()
     model = prepare_model(network(options["model"]))
     optimizer = optimizer_of(model, options["momentum"])
@@ -42,10 +42,10 @@ if __name__ == "__main__":
     parser.add_argument("--ranks", type=int, default=2)
     options = parser.parse_args()
     ours = {name: value for name, value in os.environ.items() if name.startswith("P4REDUCE_")}
-    here = None if "RAY_ADDRESS" in os.environ else options.ranks + 1  # of a cluster that is begun here
+    here = None if "RAY_ADDRESS" in os.environ else options.ranks + 1  # of a cluster that starts here
     ray.init(num_cpus=here, runtime_env={"env_vars": ours})
     if options.save:
-        options.save = str(Path(options.save).resolve())  # the ranks work in folders of their own
+        options.save = str(Path(options.save).resolve())  # the ranks work in other folders
     TorchTrainer(
         train,
         train_loop_config=vars(options),

@@ -31,7 +31,7 @@ tokens = torch.tensor([number[letter] for letter in text])
 
 
 class Transformer(nn.Module):
-    """Embeds characters and places, attends to what came before, predicts the next character."""
+    """Embeds characters and positions, attends to earlier characters, and predicts the next one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Transformer(nn.Module):
         self.out = nn.Linear(options.width, len(alphabet))
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:
-        """Scores of every character at every place: (batch, length) to (batch, length, alphabet)."""
+        """Return scores of every character at every position: (batch, length) to (batch, length, alphabet)."""
         seen = self.letters(given) + self.places(torch.arange(given.shape[1]))
         mask = nn.Transformer.generate_square_subsequent_mask(given.shape[1])
         for block in self.blocks:

@@ -1,4 +1,4 @@
-"""The frame of a study: parts with cells, rows and columns, and bars that are decided on seeds of their own."""
+"""Building blocks of studies: parts with cells, rows and columns, and bars that are decided on held-out seeds."""
 
 import dataclasses
 import math
@@ -18,7 +18,7 @@ from p4reduce.network.jobs.network import bundled
 from p4reduce.runs.inputs import provenance
 from p4reduce.runs.parallel import Kept, code_version, in_parallel, piece_name, rarely_collecting
 
-# Columns: said once at the field of a record, for the page, the terminal, figures and CSV.
+# Columns: defined once, at the field of a record; used by the page, the terminal, figures and CSV.
 
 
 Show = str | Callable[[Any], str]
@@ -28,13 +28,13 @@ _LANES: Final = 256
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its heading, with the unit, and how a value is written (a format, or a function)."""
+    """A column: its heading, with the unit, and the format of its values (a format string, or a function)."""
 
     heading: str
     show: Show = "{}"
 
     def text(self, value: Any) -> str:
-        """A value as people read it; '-' for none."""
+        """Return a value as text; '-' for None and NaN."""
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return "-"
         if isinstance(value, bool):
@@ -43,7 +43,7 @@ class Column:
 
 
 def column(heading: str, show: Show = "{}", **default: Any) -> Any:
-    """A field of a record that tables have; a field without a column is in the CSV file alone."""
+    """Return a field of a record that is shown in tables; fields without a column are only in the CSV file."""
     return field(metadata={"column": Column(heading, show)}, **default)
 
 
@@ -52,12 +52,12 @@ Record = TypeVar("Record")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(column, field))
 def record(kind: type[Record]) -> type[Record]:
-    """A frozen dataclass whose fields may be columns."""
+    """Make a class a frozen dataclass whose fields may be columns."""
     return dataclass(frozen=True)(kind)
 
 
 def columns_of(record: type) -> dict[str, Column]:
-    """The columns of a record by its fields."""
+    """Return the columns of a record by field name."""
     return {
         record_field.name: record_field.metadata["column"]
         for record_field in dataclasses.fields(record)
@@ -66,21 +66,21 @@ def columns_of(record: type) -> dict[str, Column]:
 
 
 def percent(digits: int = 1, *, sign: bool = False) -> Callable[[float], str]:
-    """A function that writes a share in percent."""
+    """Return a function that formats a share in percent."""
     return lambda value: f"{100 * value:{'+' if sign else ''}.{digits}f} %"
 
 
 def scaled(factor: float, show: str) -> Callable[[float], str]:
-    """A function that writes a value in another unit."""
+    """Return a function that formats a value in another unit."""
     return lambda value: show.format(factor * value)
 
 
-# Points: rows that differ in their seeds alone, and their means with intervals.
+# Points: rows that differ only in their seeds, and their means with intervals.
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds, with the ends of its 95 % confidence interval (Student's t); None: there is one seed."""
+    """Mean over seeds with the ends of its 95 % confidence interval (Student's t), None for a single seed."""
 
     value: float
     low: float | None
@@ -88,7 +88,7 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Estimate":
-        """The estimate from at least one value, each of a seed."""
+        """Return the estimate from at least one value; there is one value per seed."""
         mean, count = statistics.fmean(values), len(values)
         if count < 2:
             return cls(mean, None, None)
@@ -106,11 +106,11 @@ class Measure:
     Attributes
     ----------
     name, column : str and Column
-        In files, and in tables.
+        Name in files, and column in tables.
     of : function
-        From the rows of a seed, and the rows of the part's base in that seed, to a value; None: it has none.
+        Maps the rows of a seed, and the rows of the part's base in that seed, to a value, or None if there is none.
     over : function
-        From the values of the seeds to that of the point; only a mean has an interval.
+        Combines the values of the seeds to the value of the point; only a mean has an interval.
     """
 
     name: str
@@ -120,12 +120,12 @@ class Measure:
 
     @property
     def has_interval(self) -> bool:
-        """Whether it is a mean over seeds."""
+        """Whether the measure is a mean over seeds."""
         return self.over is statistics.fmean
 
 
 def mean_of(name: str, shown: Column, source: str = "") -> Measure:
-    """The mean of a field over the rows of a seed, then over seeds; rows that have None do not count."""
+    """Return the measure that averages a field over the rows of a seed, then over seeds; None values do not count."""
 
     def of(rows: Rows, _base: Rows) -> float | None:
         known = [value for row in rows if (value := getattr(row, source or name)) is not None]
@@ -135,14 +135,14 @@ def mean_of(name: str, shown: Column, source: str = "") -> Measure:
 
 
 class Point:
-    """Rows that have ``by`` in common.
+    """Rows with equal values of ``by``.
 
     Attributes
     ----------
     key : dict
-        Those values by field.
+        Values of ``by``, by field.
     values : dict
-        By measure, then by seed; a seed in which the measure has no value is not in it.
+        Values by measure, then by seed; seeds in which the measure has no value are absent.
     """
 
     def __init__(self, key: dict[str, Any], groups: Mapping[int | None, tuple[Rows, Rows]], part: "Part") -> None:
@@ -155,25 +155,25 @@ class Point:
             self.values[measure.name] = {seed: value for seed, value in made.items() if value is not None}
 
     def __getitem__(self, name: str) -> Any:
-        """A value of the key, or that of a measure; None where it has none."""
+        """Return a value of the key, or of a measure; None if the measure has no value."""
         if name in self.key:
             return self.key[name]
         values = self.values[name].values()
         return self._over[name].over(values) if values else None
 
     def estimate(self, name: str) -> Estimate | None:
-        """A measure with its interval; None where it has none."""
+        """Return a measure with its interval; None if it has no value, or is not a mean."""
         values = list(self.values[name].values())
         if not values or not self._over[name].has_interval:
             return None
         return Estimate.of(values)
 
     def is_of(self, **wanted: Any) -> bool:
-        """Whether its key has these values."""
+        """Return whether the key has these values."""
         return all(self.key[name] == value for name, value in wanted.items())
 
     def as_data(self) -> dict[str, Any]:
-        """Plain data: the key, the number of seeds, measures, and the ends of their intervals."""
+        """Return plain data: the key, the number of seeds, measures, and the ends of their intervals."""
         data = {**self.key, "seeds": self.seeds}
         for name, measure in self._over.items():
             data[name] = self[name]
@@ -184,7 +184,7 @@ class Point:
         return data
 
 
-# Parts: what is run, and what becomes of its rows.
+# Parts: cells to run, and the evaluation of their rows.
 
 
 @dataclass(frozen=True)
@@ -194,31 +194,32 @@ class Part:
     Attributes
     ----------
     name : str
-        For ``--parts`` and of its files.
+        Name for ``--parts`` and of its files.
     says : str
-        Its heading.
+        Heading of the part.
     cells : function
-        From the settings to what one process does at a time: records of plain data, equal where the work is.
+        Maps the settings to cells, the units of work of a process: records of plain data that are equal if their work
+        is.
     run : function
-        A function of a module, from a cell to its records.
+        Module-level function from a cell to its records.
     row : type
-        The record that is a line of its table.
+        Record type of the lines of its table.
     by : tuple of str
-        Fields of rows that tell points apart.
+        Fields of rows that identify a point.
     mean : tuple
-        Columns of points: fields of rows whose means are taken, and measures.
+        Columns of points: fields of rows, which are averaged, and measures.
     base : mapping
-        Fields of ``by`` with the values of those rows that others are compared with, in the same seed.
+        Fields of ``by`` with the values of the base rows, with which other rows of the same seed are compared.
     brief : tuple of str
-        Columns that the terminal shows; none named: all.
+        Columns that the terminal shows; empty: all.
     also : mapping
-        Other records that a cell may give, by the name of their file.
+        Other record types that a cell may return, by the name of their file.
     lists : bool
-        Its rows themselves are a table, and in result.json.
+        Whether its rows are shown as a table, and are in result.json.
     missing : function
-        From the settings: why this machine cannot run it; None: it can.
+        Maps the settings to the reason why this machine cannot run the part; None: it can.
     cost : function
-        How long a cell takes beside others: those that take longest begin first.
+        Relative run time of a cell; the longest cells start first.
     """
 
     name: str
@@ -237,20 +238,20 @@ class Part:
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
-        """All measures: the columns of points beyond their key."""
+        """All measures: the columns of points except those of the key."""
         shown = columns_of(self.row)
         return tuple(mean_of(measure, shown[measure]) if isinstance(measure, str) else measure for measure in self.mean)
 
     @cached_property
     def columns(self) -> dict[str, Column]:
-        """The columns of points (the key, then measures), or of rows that are listed."""
+        """The columns of points (the key, then measures), or of the rows if the part lists them."""
         shown = columns_of(self.row)
         if self.lists:
             return shown
         return {name: shown[name] for name in self.by} | {measure.name: measure.column for measure in self.measures}
 
     def points(self, rows: Rows) -> list[Point]:
-        """A point for every combination of ``by``, in the order of the rows."""
+        """Return a point for every combination of ``by``, in the order of the rows."""
         groups: dict[tuple[Any, ...], dict[int | None, list[Any]]] = {}
         for row in rows:
             key = tuple(getattr(row, name) for name in self.by)
@@ -263,18 +264,18 @@ class Part:
         return all_points
 
 
-# Bars: what a study must show, and on which seeds that is decided.
+# Bars: requirements on a study's results, and the seeds that decide them.
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit of a value: at most (or at least) so much, or off zero by at most so much."""
+    """A limit of a value: an upper bound, a lower bound, or a bound of its absolute value ('+-')."""
 
     kind: Literal["<=", ">=", "+-"]
     value: float
 
     def allows(self, value: float) -> bool:
-        """Whether a value keeps to it."""
+        """Return whether a value is within the limit, up to rounding."""
         match self.kind:
             case "<=":
                 return value <= self.value + _ROUNDING
@@ -283,7 +284,7 @@ class Limit:
         return abs(value) <= self.value + _ROUNDING
 
     def worst(self, values: Iterable[float]) -> float:
-        """The value that is nearest to breaking it, or breaks it most."""
+        """Return the value that violates the limit most, or is closest to it."""
         match self.kind:
             case "<=":
                 return max(values)
@@ -296,17 +297,17 @@ _ROUNDING: Final = 1e-9
 
 
 def at_most(value: float) -> Limit:
-    """A value must not be larger."""
+    """Return a limit that larger values violate."""
     return Limit("<=", value)
 
 
 def at_least(value: float) -> Limit:
-    """A value must not be smaller."""
+    """Return a limit that smaller values violate."""
     return Limit(">=", value)
 
 
 def within(value: float) -> Limit:
-    """A value must not be further from 0."""
+    """Return a limit that values further from 0 violate."""
     return Limit("+-", value)
 
 
@@ -317,20 +318,20 @@ class Bar:
     Attributes
     ----------
     name : str
-        In words.
+        Description in words.
     limit : Limit or None
-        None: the value is reported.
+        The limit; None: the value is only reported.
     values : mapping
-        By seed; the seed None stands for what no seed is drawn for. Without any value the bar is left out.
+        Values by seed; the key None is for values without a seed. A bar without values is left out.
     show : str or function
-        How values are written.
+        Format of values.
     every : bool
-        Each seed must keep to the limit; else their mean must, with its whole confidence interval.
+        Whether each seed must keep to the limit; otherwise the mean must, with its whole confidence interval.
     seeds : str
-        'held-out': only seeds that the study was not developed on decide. 'any': all of them do, because chance has no
-        part in it.
+        'held-out': only seeds on which the study was not developed decide. 'any': all seeds do, because the result does
+        not depend on chance.
     note : str
-        What stands beside the value.
+        Text after the value.
     """
 
     name: str
@@ -344,7 +345,7 @@ class Bar:
 
 @record
 class Verdict:
-    """A bar beside what was measured."""
+    """A bar beside the measured value."""
 
     bar: str = column("bar")
     limit: str = column("limit")
@@ -352,30 +353,30 @@ class Verdict:
     interval: str = column("95 % interval")
     seeds: str = column("seeds")
     holds: bool | None = column("holds")
-    """None: it is reported"""
+    """None: the value is only reported"""
     decided: bool = True
-    """False: on seeds that the study was developed on, or on one alone"""
+    """False if the seeds include one on which the study was developed, or if there is only one seed"""
     values: dict[int | None, float] = field(default_factory=dict)
 
     @property
     def word(self) -> str:
-        """Whether it holds, as tables say it."""
+        """The verdict as text for tables, in parentheses if it is undecided."""
         if self.holds is None:
             return ""
         word = "yes" if self.holds else "NO"
         return word if self.decided else f"({word})"
 
     def cells(self) -> tuple[str, ...]:
-        """The texts of the cells, in the order of the columns."""
+        """Return the texts of the cells, in the order of the columns."""
         return self.bar, self.limit, self.value, self.interval, self.seeds, self.word
 
 
 def judge(bar: Bar, developed: Sequence[int]) -> Verdict:
-    """Decide a bar, on seeds that nothing was developed on.
+    """Decide a bar on seeds on which the study was not developed.
 
-    A mean holds where the whole of its interval does; where it is not decided, the mean alone says what it looks like.
-    Where each of n seeds must, and each does, the interval says in
-    how many of all seeds it may still not: at most 1 - 0.05^(1/n), with 95 % confidence.
+    A mean holds if its whole interval does; if the bar is not decided, the mean alone gives a provisional verdict. If
+    each of n seeds must hold and does, the interval bounds the share of all seeds that may violate the limit: at most 1
+    - 0.05^(1/n), with 95 % confidence.
     """
     values, limit = list(bar.values.values()), bar.limit
     shown = Column("", bar.show).text
@@ -421,7 +422,7 @@ def _seeds_text(seeds: Sequence[int], developed: Sequence[int]) -> str:
     return f"{named} {'dev' if inside == len(seeds) else 'mixed' if inside else 'held out'}"
 
 
-# A study, and what it found.
+# A study, and its results.
 
 
 Text = Sequence[str]
@@ -431,37 +432,37 @@ Table = tuple[str, Text, Sequence[Text]]
 
 @dataclass(frozen=True)
 class Study:
-    """A study as it is declared.
+    """The declaration of a study.
 
     Attributes
     ----------
     name, title, says : str
-        Of its files; of its page; what it is about, for the help text.
+        Name of its files; title of its page; description for the help text.
     settings, quick : type and object
-        Every parameter, with what is run if nothing else is asked for; those of the sample. They have ``seeds``.
+        Type of the settings, whose defaults are the whole study; settings of the sample. They have ``seeds``.
     parts : tuple of Part
-        In the order of the page.
+        The parts in the order of the page.
     developed, held_out : sequence of int
-        Seeds that the study was developed on, and those that decide its bars.
+        Seeds on which the study was developed, and seeds that decide its bars.
     bars : function
-        From the result to bars.
+        Maps the result to bars.
     charts : tuple
-        Of :mod:`studies.pages`.
+        Charts and drawings of :mod:`studies.pages`.
     lead : function
-        From the result to what the page begins with.
+        Maps the result to the first paragraph of the page.
     derive : function
-        From the settings and all records, which it may change, before points are made of them.
+        Called with the settings and all records, which it may change, before points are made from them.
     tables : function
-        From the result to tables that are no part's, before those of the parts.
+        Maps the result to further tables, which come before those of the parts.
     files : function
-        From the result to more files by name; SVG is shown on the page.
+        Maps the result to the texts of further files by name; the page shows SVG files.
     more : function
-        From the result to more that result.json has.
+        Maps the result to further data for result.json.
     readers : mapping
-        How flags of a field's type are read, beyond numbers and texts and lists of them: a function of the text and the
-        flag, the form of its value, and what its help adds.
+        Parsers of flags by the field's type, in addition to numbers, texts and lists of them: a function of the text
+        and the flag, the form of the value, and an addition to its help.
     timed : bool
-        Cells are measured by the clock: one at a time, in this process, and none is kept.
+        Whether cells measure wall-clock time: they run one at a time in this process, and are not kept.
     """
 
     name: str
@@ -483,7 +484,7 @@ class Study:
     timed: bool = False
 
     def chosen(self, names: Sequence[str]) -> tuple[Part, ...]:
-        """Parts by their names, all for none. Raises ``BadInput``."""
+        """Return parts by their names, all of them for an empty list. Raises ``BadInput``."""
         known = [part.name for part in self.parts]
         if unknown := [name for name in names if name not in known]:
             raise BadInput(f"--parts: {unknown[0]!r} is none of {', '.join(known)}")
@@ -492,16 +493,16 @@ class Study:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """The results of a study, from which pages and figures are made.
+    """The results of a study, from which its page and figures are made.
 
     Attributes
     ----------
     records : mapping
         Rows by part, and other records by the name of their file.
     points : mapping
-        By part; those parts that have points.
+        Points by part, for parts that have points.
     skipped : mapping
-        Why parts were not run, by part.
+        Reasons why parts were not run, by part.
     """
 
     study: Study
@@ -512,16 +513,16 @@ class StudyResult:
     skipped: Mapping[str, str] = field(default_factory=dict)
 
     def rows(self, name: str, **wanted: Any) -> list[Any]:
-        """Records of a part, or of another file, with these values; none where it was not run."""
+        """Return records of a part, or of another file, with these values; empty if the part was not run."""
         own = self.records.get(name, ())
         return [row for row in own if all(getattr(row, key) == value for key, value in wanted.items())]
 
     def of(self, part: str, **wanted: Any) -> list[Point]:
-        """Points of a part with these values; none where it was not run."""
+        """Return points of a part with these values; empty if the part was not run."""
         return [point for point in self.points.get(part, ()) if point.is_of(**wanted)]
 
     def values(self, part: str, measure: str, **wanted: Any) -> dict[int | None, float]:
-        """A measure by seed, mean over the points that have these values; nothing where it was not run."""
+        """Return a measure by seed, averaged over the points with these values; empty if the part was not run."""
         seed_values: dict[int | None, list[float]] = {}
         for point in self.of(part, **wanted):
             for seed, value in point.values[measure].items():
@@ -530,11 +531,11 @@ class StudyResult:
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """Verdicts on all bars for which something was measured."""
+        """Verdicts on all bars that have values."""
         return tuple(judge(bar, self.study.developed) for bar in self.study.bars(self) if bar.values)
 
     def as_data(self) -> dict[str, Any]:
-        """Plain data for result.json: all but the rows."""
+        """Return plain data for result.json: everything but the rows."""
         listed = [part.name for part in self.study.parts if part.lists and part.name in self.records]
         data = {
             "study": self.study.name,
@@ -551,7 +552,7 @@ class StudyResult:
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, tuples and mappings as what JSON has; no number is None."""
+    """Convert dataclasses, tuples and mappings to JSON values; NaN becomes None."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             record_field.name: plain(getattr(value, record_field.name)) for record_field in dataclasses.fields(value)
@@ -563,17 +564,17 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-# Cells that have run are kept, so that a study that was killed goes on, and machines share one.
+# Finished cells are kept, so that a killed study can continue and several machines can share one.
 
 
 class KeptCells:
-    """Cells of a study that have run, below ``cells/`` of its results (:class:`~p4reduce.runs.parallel.Kept`)."""
+    """Stores finished cells of a study in ``cells/`` of its results (:class:`~p4reduce.runs.parallel.Kept`)."""
 
     def __init__(self, out: Path, others: Sequence[Path] = ()) -> None:
         self._kept = Kept(out, code_version(Path(__file__).parent), others)
 
     def get(self, part: Part, cell: Any) -> list[Any] | None:
-        """The records of a cell; None: it has not run, or its file cannot be read."""
+        """Return the records of a cell; None if it has not run, or its file cannot be read."""
 
         def read(data: Any) -> list[Any]:
             return [_adapter(_kinds(part)[kind]).validate_python(values) for kind, values in data["records"]]
@@ -581,7 +582,7 @@ class KeptCells:
         return self._kept.get(piece_name(part.name, cell), read)
 
     def put(self, part: Part, cell: Any, records: Rows) -> None:
-        """Keep the records of a cell that has run, whole or not at all."""
+        """Store the records of a finished cell atomically."""
         kinds = _kinds(part)
         data = [(kinds.index(type(entry)), dataclasses.asdict(entry)) for entry in records]
         self._kept.put(piece_name(part.name, cell), {"cell": repr(cell), "records": data})
@@ -606,17 +607,17 @@ class Work:
     Attributes
     ----------
     jobs, dask, ray : int and str or None
-        As for :func:`~p4reduce.runs.parallel.in_parallel`.
+        Options of :func:`~p4reduce.runs.parallel.in_parallel`.
     parts : sequence of str
-        Only these; none named: all.
+        Names of the parts to run; empty: all.
     out : Path or None
-        Folder of results, in which cells are kept; None: they are not.
+        Folder of results, in which cells are kept; None: cells are not kept.
     merged : sequence of Path
-        Folders of results whose cells count, too.
+        Further folders of results whose cells are reused.
     shard : tuple of int
-        (1, 3): every third cell, from the first one.
+        Which cells to run: (1, 3) means every third cell, from the first one.
     progress : function or None
-        Told as cells finish.
+        Called as cells finish.
     """
 
     jobs: int = 1
@@ -630,16 +631,16 @@ class Work:
 
 
 HERE: Final = Work()
-"""in this process, and nothing is kept"""
+"""run in this process, and keep no cells"""
 
 
 def run_cells(study: Study, settings: Any, work: Work) -> dict[str, list[Any]]:
-    """Run the cells of a study; those that are kept are not run again.
+    """Run the cells of a study, except those that are kept.
 
     Returns
     -------
     dict
-        Records by part, and others by the name of their file, in the order of the cells.
+        Records by part, and other records by the name of their file, in the order of the cells.
     """
     parts = study.chosen(work.parts)
     every = [(part, cell) for part in parts if part.missing(settings) is None for cell in part.cells(settings)]
@@ -675,7 +676,7 @@ def run_cells(study: Study, settings: Any, work: Work) -> dict[str, list[Any]]:
 
 
 def run_study(study: Study, settings: Any, work: Work = HERE) -> StudyResult:
-    """Run a study; the same settings give the same result on every machine, however it is spread."""
+    """Run a study; the same settings give the same result on every machine, however the cells are distributed."""
     records = run_cells(study, settings, work)
     study.derive(settings, records)
     points = {part.name: part.points(records[part.name]) for part in study.chosen(work.parts) if part.by}
@@ -697,13 +698,13 @@ def _run(item: tuple[Callable[[Any], Iterable[Any]], Any]) -> list[Any]:
 
 
 def by_seed(combine: Callable[..., float], *values: Mapping[int | None, float]) -> dict[int | None, float]:
-    """Values of the same seeds, combined; nothing where one of them was not measured."""
+    """Combine values of the same seed; empty if one of the mappings is."""
     common = [seed for seed in values[0] if all(seed in measured for measured in values)] if values else []
     return {seed: combine(*(measured[seed] for measured in values)) for seed in common}
 
 
 def by_field(rows: Iterable[Any], *names: str) -> Iterator[tuple[tuple[Any, ...], list[Any]]]:
-    """Rows that have these fields in common, in their order."""
+    """Group rows by equal values of these fields, in their order."""
     groups: dict[tuple[Any, ...], list[Any]] = {}
     for row in rows:
         groups.setdefault(tuple(getattr(row, name) for name in names), []).append(row)

@@ -1,4 +1,4 @@
-"""Tasks that an orchestrator runs from their submission to their end, on packets, for studies."""
+"""Runs of tasks by an orchestrator from submission to end, on packets, for studies."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ def orchestrated(
     loss: float = 0.0,
     seed: int = 0,
 ) -> Iterator[tuple[World, Store]]:
-    """The network and the database in which all tasks have ended. ``name``: of the policy."""
+    """Run all tasks to their end; yield the network and the database. ``name``: name of the policy."""
     program = bundled(lanes)
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -1,4 +1,4 @@
-"""Pages of studies, and the charts on them."""
+"""Pages of studies, and their charts."""
 
 import argparse
 import base64
@@ -45,9 +45,9 @@ from studies.frame import (
 CHARACTERS_PER_INCH: Final = 12
 SIZE: Final = 10
 MANY: Final = 3
-"""names under an axis from which on they are slanted"""
+"""number of names under an axis above which they are slanted"""
 TICKS: Final = 10
-"""places on a logarithmic axis that have a number each"""
+"""highest number of places on a logarithmic axis that are all labelled"""
 DPI: Final = 130
 SETTINGS: Final[Any] = {
     "svg.hashsalt": "p4reduce",
@@ -59,21 +59,21 @@ SETTINGS: Final[Any] = {
 COLOURS: Final = (
     "#0060a0", "#b65000", "#00785a", "#8c1d1d", "#4b3f9e", "#7a5c00", "#a0457e", "#4d4d4d", "#2f6f8f", "#c07000",
 )  # fmt: skip
-"""after Okabe and Ito"""
+"""colours after Okabe and Ito"""
 MARKS: Final = "osv^DPX*<>dhp"
-"""series are told apart without colour, too"""
+"""markers, which distinguish series without colour"""
 _WIDE: Final = 4
 
 
 def title(figure: Figure, text: str) -> None:
-    """The title of a figure, in as many lines as it takes."""
+    """Set the title of a figure, wrapped to its width."""
     figure.suptitle("\n".join(textwrap.wrap(text, int(CHARACTERS_PER_INCH * figure.get_figwidth()))), fontsize=SIZE)
 
 
 def save_all(figures: Iterable[tuple[str, Figure | None]], folder: Path) -> dict[str, Path]:
-    """Write ``<name>.png`` and ``<name>.svg`` of each figure that there is into a folder, made if it is not there.
+    """Write ``<name>.png`` and ``<name>.svg`` of each figure that is not None into a folder, created if absent.
 
-    ``figures`` are drawn one by one, with the settings of all. Returns the PNG files by name.
+    ``figures`` are drawn one by one, with common settings. Returns the PNG files by name.
     """
     folder.mkdir(parents=True, exist_ok=True)
     drawn = {}
@@ -88,7 +88,7 @@ def save_all(figures: Iterable[tuple[str, Figure | None]], folder: Path) -> dict
 
 @dataclass(frozen=True)
 class StudyDrawing:
-    """A figure that does not show points over a value: ``draw`` makes it, or gives None if nothing of it was run."""
+    """A figure other than points over a value; ``draw`` returns None if none of its parts was run."""
 
     name: str
     says: str
@@ -97,36 +97,36 @@ class StudyDrawing:
 
 @dataclass(frozen=True)
 class Chart:
-    """Points (or rows) of parts: ``y`` over ``x``, a line or a group of bars for each value of ``by``.
+    """A chart of points (or rows) of parts: ``y`` over ``x``, a line or a group of bars for each value of ``by``.
 
     Attributes
     ----------
     name, says : str
-        Of its files; above it.
+        Name of its files; title of the figure.
     parts : str or tuple of str
-        Whose points are drawn.
+        Parts whose points are drawn.
     x : str
-        Field or measure; texts stand beside each other in their order.
+        Field or measure; texts are placed side by side in their order.
     y : str or tuple of str
-        Field or measure; a panel for each.
+        Field or measure; each has a panel.
     by : tuple of str
-        Fields that tell series apart.
+        Fields that identify a series.
     panel : str
-        A field: a panel for each of its values.
+        Field with a panel for each of its values; empty: none.
     kind : str
         'lines', 'bars', or 'dots'.
     where : mapping
         Fields with the only values that are drawn.
     rows : bool
-        Rows instead of points: their means, with a band from the least to the most.
+        Whether rows are drawn instead of points: their means, with a band from least to most.
     xscale, yscale : str
-        Of matplotlib.
+        Scales of matplotlib.
     line : float or None
-        A value of y that is marked.
+        Value of y with a horizontal line; None: no line.
     axes : mapping
-        Names with units, for fields whose columns serve several charts.
+        Axis names with units, for fields whose columns serve several charts.
     label : function
-        From the values of ``by`` to the name of a series.
+        Maps the values of ``by`` to the name of a series.
     """
 
     name: str
@@ -146,7 +146,7 @@ class Chart:
     label: Callable[..., str] = lambda *values: ", ".join(map(_text, values))
 
     def draw(self, result: StudyResult) -> Figure | None:
-        """The figure; None where nothing of it was run."""
+        """Draw the figure; return None if none of its parts was run."""
         parts = (self.parts,) if isinstance(self.parts, str) else self.parts
         source = result.records if self.rows else result.points
         own = [datum for part in parts for datum in source.get(part, ()) if self._is_drawn(datum)]
@@ -179,7 +179,7 @@ class Chart:
         return figure
 
     def headings(self, study: Study) -> list[str]:
-        """Titles of the axes: x, then each y."""
+        """Return the titles of the axes: x, then each y."""
         shown = self._columns(study)
         return [self._heading(shown, name) for name in (self.x, *((self.y,) if isinstance(self.y, str) else self.y))]
 
@@ -210,7 +210,7 @@ class Chart:
     def _panel(self, axes: Any, own: Sequence[Any], y: str, series: Sequence[tuple[Any, ...]]) -> None:
         places = list(dict.fromkeys(_get(datum, self.x) for datum in own))
         named = any(isinstance(place, str | tuple | bool) for place in places) or self.kind == "bars"
-        if not named:  # a point without a value has no place among numbers
+        if not named:  # points with value None have no position on a numeric axis
             places = sorted(place for place in places if place is not None)
         width = 0.8 / max(1, len(series))
         for number, key in enumerate(series):
@@ -237,7 +237,7 @@ class Chart:
             axes.set_xticks(range(len(places)), [_text(place) for place in places], fontsize=7, **slanted)
         else:
             axes.set_xscale(self.xscale, **({"linthresh": 0.02} if self.xscale == "symlog" else {}))
-            if self.xscale == "log" and len(places) <= TICKS:  # powers of ten between them say less
+            if self.xscale == "log" and len(places) <= TICKS:  # labels at powers of ten only would say less
                 axes.set_xticks(places, [_text(place) for place in places], fontsize=7)
                 axes.set_xticks([], minor=True)
         axes.set_yscale(self.yscale)
@@ -246,7 +246,7 @@ class Chart:
 
 
 def _spread(own: Sequence[Any], x: str, y: str) -> dict[Any, tuple[float, float, float]]:
-    """By place, the value and how far its interval reaches below and above it (for rows: the least and the most)."""
+    """Return by place the value and the lower and upper length of its error bar (for rows: to least and most)."""
     by_place: dict[Any, list[tuple[float, float, float]]] = {}
     for datum in own:
         value = _get(datum, y)
@@ -277,13 +277,13 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-# Tables: of points and of verdicts, from their columns.
+# Tables of points and of verdicts, from their columns.
 
 
 def points_table(part: Part, points: Sequence[Point], *, brief: bool = False) -> Table:
-    """The points of a part as text; ``brief``: without columns in which all are the same, or have nothing.
+    """Return the points of a part as text; ``brief``: without columns that are constant or empty.
 
-    Means of several seeds have half of their 95 % confidence interval behind them.
+    Means over several seeds are followed by half of their 95 % confidence interval.
     """
     names = [name for name in part.columns if not brief or not part.brief or name in part.brief]
     if brief:
@@ -299,7 +299,7 @@ def points_table(part: Part, points: Sequence[Point], *, brief: bool = False) ->
 
 
 def _cell(part: Part, point: Any, name: str) -> str:
-    """The text of a cell of a point, or of a row that is listed."""
+    """Return the text of a cell of a point, or of a listed row."""
     shown = part.columns[name]
     estimate = point.estimate(name) if isinstance(point, Point) and name not in point.key else None
     if estimate is None or estimate.high is None:
@@ -308,7 +308,7 @@ def _cell(part: Part, point: Any, name: str) -> str:
 
 
 def bars_table(verdicts: Iterable[Verdict]) -> Table:
-    """The table of bars, with what must hold beside what was measured."""
+    """Return the table of bars, with limits and measured values."""
     return (
         "Bars",
         [column.heading for column in columns_of(Verdict).values()],
@@ -317,32 +317,32 @@ def bars_table(verdicts: Iterable[Verdict]) -> Table:
 
 
 def rows_table(text: str, rows: Sequence[Any]) -> Table:
-    """Records of one kind as a table of their columns."""
+    """Return records of one kind as a table of their columns."""
     shown = columns_of(type(rows[0])) if rows else {}
     cells = [[column.text(getattr(row, name)) for name, column in shown.items()] for row in rows]
     return text, [column.heading for column in shown.values()], cells
 
 
-# Tables of pages in docs/: written anew from a result, so that a page has no figure that no command prints.
+# Tables of pages in docs/: generated from a result, so that every figure on a page can be reproduced by a command.
 
 
 _BLOCK: Final = re.compile(r"<!-- table: (?P<asked>[^>]*?) -->\n(?P<old>.*?)<!-- end of table -->", re.DOTALL)
 
 
 def document_tables(text: str, result: StudyResult) -> tuple[str, list[str]]:
-    """A Markdown page with its tables of a study written anew, and the names of the parts that these show.
+    """Regenerate a study's tables in a Markdown page; return the page, and the names of the parts in these tables.
 
     A table stands between ``<!-- table: PART; rows: FIELD, ..; cells: MEASURE, ..; across: FIELD; where: FIELD=VALUE,
-    .. -->`` and ``<!-- end of table -->``. There is a line for each combination of ``rows`` and, with ``across``, a
-    column for each value of that field. ``where`` keeps the points whose field is written like that. A part that lists
-    its rows is shown whole where none of this is asked for. ``bars`` are those with a limit, ``missed bars`` those that
-    do not hold; the title of a table that is no part's shows that one. Tables of parts that were not run stay as they
-    are.
+    .. -->`` and ``<!-- end of table -->``. It has a line for each combination of ``rows`` and, with ``across``, a
+    column for each value of that field. ``where`` keeps the points whose formatted field equals VALUE. A part that
+    lists its rows is shown whole if neither rows nor cells are given. ``bars`` shows the bars with a limit, ``missed
+    bars`` those that do not hold; the title of a further table of the study shows that table. Tables of parts that were
+    not run stay unchanged.
 
     Raises
     ------
     BadInput
-        A table asks for a field or measure that its part has not.
+        A table asks for a field or measure that its part does not have.
     """
     shown: list[str] = []
     others = {table[0]: table for table in result.study.tables(result)}
@@ -413,7 +413,7 @@ def _chosen_points(part: Part, points: Sequence[Any], asked: Mapping[str, Sequen
 
 
 def write_rows(path: Path, record: type[Any], rows: Iterable[Any]) -> Path:
-    """Write dataclasses of one kind, a line each under the names of their fields; None is an empty cell."""
+    """Write dataclasses of one kind, one per line below the names of their fields; None is an empty cell."""
     names = [record_field.name for record_field in dataclasses.fields(record)]
     return _write(path, names, ([getattr(row, name) for name in names] for row in rows))
 
@@ -432,7 +432,7 @@ def _write(path: Path, names: Sequence[str], lines: Iterable[Sequence[Any]]) -> 
     return path
 
 
-# The page: nothing from outside.
+# The page: it loads nothing from other servers.
 
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -447,7 +447,7 @@ INTERVALS: Final = (
 
 
 def page_of(result: StudyResult, figures: Mapping[str, Path], files: Mapping[str, str]) -> str:
-    """The page as text. The same result and figures give the same bytes."""
+    """Return the page as text. The same result and figures give the same bytes."""
     study = result.study
     head = element(
         "head",
@@ -494,7 +494,7 @@ def _markup(table: Table, *, plain: bool = False) -> list[Markup]:
 
 
 def write_study(result: StudyResult, folder: Path) -> list[Path]:
-    """Write tables as CSV, result.json, figures/ and report.html; the files, without figures."""
+    """Write tables as CSV, result.json, figures/ and report.html; return the files, without figures."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for part in result.study.parts:
@@ -516,7 +516,7 @@ def write_study(result: StudyResult, folder: Path) -> list[Path]:
 
 
 def show_study(result: StudyResult, output: Output) -> None:
-    """Points, other tables, and at the end the bars."""
+    """Print the points, other tables, and then the bars."""
     for part in result.study.parts:
         if reason := result.skipped.get(part.name):
             output.line(f"{part.name}: skipped: {reason}")
@@ -548,16 +548,16 @@ _READERS: Final[dict[Any, tuple[Callable[[str, str], Any], str, str]]] = {
     tuple[float, ...]: (floats, "0,0.5", ""),
     tuple[str, ...]: (texts, "A,B", ""),
 }
-"""readers of lists, by the type of the field; 'none': an empty list"""
+"""parsers of lists, by the type of the field; 'none' stands for an empty list"""
 
 
 def flag(name: str) -> str:
-    """``--share-seeds`` of the field ``share_seeds``."""
+    """Return the flag of a field: ``--share-seeds`` for ``share_seeds``."""
     return f"--{name.replace('_', '-')}"
 
 
 def descriptions(settings: type) -> dict[str, str]:
-    """Texts for argparse on each field, from the docstring of the settings (numpydoc, Attributes)."""
+    """Return argparse help texts by field, from the settings' docstring (numpydoc, Attributes)."""
     helps = {}
     for names, text in re.findall(r"^(\w[\w, ]*) : .*\n((?: {4}.*\n?)+)", inspect.getdoc(settings) or "", re.M):
         plain = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", " ".join(text.split())).replace("`", "")
@@ -566,7 +566,7 @@ def descriptions(settings: type) -> dict[str, str]:
 
 
 def parser(study: Study) -> argparse.ArgumentParser:
-    """Every field of the settings that a text can give as a flag, and the flags of every study."""
+    """Return a parser with a flag for every field of the settings that has a parser, and the flags of every study."""
     parts = "\n".join(f"  {part.name:<16} {part.says}" for part in study.parts)
     made = argparse.ArgumentParser(
         prog=f"python -m studies {study.name}",
@@ -606,7 +606,7 @@ def parser(study: Study) -> argparse.ArgumentParser:
 
 
 def settings_of(study: Study, given: argparse.Namespace) -> Any:
-    """The settings that the flags ask for. Raises ``BadInput`` and ``ClusterError``, which name the flag or field."""
+    """Return the settings for these flags. Raises ``BadInput`` and ``ClusterError``, which name the flag or field."""
     changes: dict[str, Any] = {}
     readers = {**_READERS, **study.readers}
     for name, kind in get_type_hints(study.settings).items():
@@ -622,12 +622,12 @@ def settings_of(study: Study, given: argparse.Namespace) -> Any:
 
 
 def study_main(study: Study, arguments: Sequence[str] | None = None) -> int:
-    """Run a study, write and show it.
+    """Run a study, write its results and print them.
 
     Returns
     -------
     int
-        0; 1 when a bar does not hold; 2 for bad input, or machines that do not answer; 130 at Ctrl-C.
+        Exit code: 0; 1 if a bar does not hold; 2 for bad input or unreachable machines; 130 after Ctrl-C.
     """
     given = parser(study).parse_args(arguments)
     output, began = Output(as_json=given.json), time.monotonic()

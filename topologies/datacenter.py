@@ -14,7 +14,7 @@ from p4switch.base.values import parse_delay, parse_rate
 
 
 Capable = bool | str | Iterable[str]
-"""Which switches aggregate: True or 'all', False or 'none', or shell patterns of their names ('leaf*')."""
+"""switches that aggregate: True or 'all', False or 'none', or shell patterns of their names ('leaf*')"""
 
 
 class TopologyBuilder:
@@ -112,7 +112,7 @@ def star(
     capable: Capable = True,
     name: str | None = None,
 ) -> Topology:
-    """One switch 's1' with ``hosts`` workers 'h1'... and ``servers`` server hosts 'server1'..."""
+    """Return one switch 's1' with ``hosts`` workers 'h1'... and ``servers`` server hosts 'server1'..."""
     _at_least("hosts", hosts, 1)
     chosen = CapableSwitches(capable)
     builder = TopologyBuilder(name or f"star-{hosts}")
@@ -191,7 +191,7 @@ def fat_tree(
     capable: Capable = True,
     name: str | None = None,
 ) -> Topology:
-    """A k-ary fat-tree: k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 cores, k^3/4 hosts.
+    """Return a k-ary fat-tree: k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 cores, k^3/4 hosts.
 
     All links have the same rate. Names: 'core1'..., 'agg<pod>-<i>', 'edge<pod>-<i>', 'h1'... edge by edge, and
     'server1'..., spread over the edge switches in turn (each uses a port beyond the k ports of the paper).
@@ -274,9 +274,9 @@ def _middle(count: int) -> float:
 
 
 PS_PER_KM: Final = 4_900_000
-"""Propagation delay of light in fibre of group index 1.468: 4.9 us for a kilometre."""
+"""propagation delay of light in fibre with group index 1.468, in ps: 4.9 us per kilometre"""
 GROUPS: Final = ("sndlib", "topozoo")
-"""The groups of topohub in which a bare name is looked up, in this order."""
+"""groups of topohub in which a bare name is looked up, in this order"""
 
 
 def wan(
@@ -291,7 +291,7 @@ def wan(
     capable: Capable = True,
     name: str | None = None,
 ) -> Topology:
-    """A wide-area network: a switch for each city, each with ``hosts`` workers '<city>-h1'...
+    """Return a wide-area network: a switch for each city, each with ``hosts`` workers '<city>-h1'...
 
     topohub has nodes and distances but no capacities; the defaults of ``rate`` and ``access_rate`` are p4reduce's.
 
@@ -315,7 +315,7 @@ def wan(
     Raises
     ------
     TopologyError
-        When topohub has no such graph, or the graph is not one connected simple network.
+        topohub has no such graph, or the graph is not one connected simple network.
     """
     key, network = _find(graph)
     cities = _city_names(network["nodes"])
@@ -357,14 +357,14 @@ def _find(graph: str) -> tuple[str, dict[str, Any]]:
 
 
 def _city_names(nodes: list[dict[str, Any]]) -> dict[Any, str]:
-    """A unique name without blanks for each node id, in the order of the file."""
+    """Return a unique name without blanks for each node id, in the order of the file."""
     plain = {node["id"]: plain_name(str(node.get("name") or f"n{node['id']}")) for node in nodes}
     times = Counter(plain.values())
     return {key: text if times[text] == 1 else f"{text}-{key}" for key, text in plain.items()}
 
 
 def plain_name(text: str) -> str:
-    """The text without the characters that node names must not contain: each becomes a hyphen."""
+    """Replace the characters that node names must not contain by hyphens."""
     return "".join("-" if character.isspace() or character in ",=+" else character for character in text.strip())
 
 

@@ -226,10 +226,10 @@ BUILDERS: dict[str, type[Model]] = {
     "oxc": OxcModel,
     "wdm": WdmModel,
 }
-"""The builders, by the name that files and specifications use."""
+"""builders by the name that files and specifications use"""
 OTHERS: Registry[Callable[..., Topology]] = Registry("topology", TopologyError)
-"""Builders of other distributions (entry points of ``p4reduce.topologies``): functions whose arguments are the
-parameters of a file, converted to their annotations."""
+"""builders of other distributions (entry points of ``p4reduce.topologies``): functions whose arguments are the
+parameters of a file, converted to their annotations"""
 
 
 def build(data: Any, name: str) -> Topology:
@@ -238,9 +238,9 @@ def build(data: Any, name: str) -> Topology:
     Parameters
     ----------
     data : object
-        What ``read_yaml`` returned, or a dict of the same shape.
+        Result of ``read_yaml``, or a dict of the same shape.
     name : str
-        The topology's name when the file gives none.
+        Name of the topology if the file has none.
 
     Raises
     ------
@@ -282,7 +282,7 @@ def _build_other(data: dict[str, Any]) -> Topology:
 
 
 def describe(topology: Topology) -> dict[str, Any]:
-    """The explicit form of a topology: ``build(describe(t), "") == t``."""
+    """Return the explicit form of a topology: ``build(describe(t), "") == t``."""
     return {
         "name": topology.name,
         "nodes": [
@@ -300,7 +300,7 @@ def describe(topology: Topology) -> dict[str, Any]:
 
 
 def with_capable(topology: Topology, capable: bool | str | list[str]) -> Topology:
-    """The same network with other capable switches (see :data:`~p4reduce.topologies.datacenter.Capable`)."""
+    """Return the same network with other capable switches (see :data:`~p4reduce.topologies.datacenter.Capable`)."""
     chosen = CapableSwitches(capable)
     builder = TopologyBuilder(topology.name)
     for node in topology.nodes:
@@ -317,7 +317,7 @@ def with_capable(topology: Topology, capable: bool | str | list[str]) -> Topolog
 
 
 def _explain(error: ValidationError, model: type[BaseModel] | None) -> str:
-    """One line for each fault, with the field as it stands in the file."""
+    """Return one line for each fault, with the name of the field in the file."""
     lines = []
     for problem in error.errors():
         field = ""
@@ -325,7 +325,7 @@ def _explain(error: ValidationError, model: type[BaseModel] | None) -> str:
             if isinstance(part, int):
                 field += f"[{part}]"
             elif part in ("bool", "str", "float", "list[str]"):
-                continue  # the branch of a union that pydantic tried: no field of the file
+                continue  # a branch of a union in pydantic, not a field of the file
             else:
                 field += f".{part}" if field else str(part)
         message = problem["msg"].removeprefix("Value error, ")
@@ -344,7 +344,7 @@ def _explain(error: ValidationError, model: type[BaseModel] | None) -> str:
 
 
 _FILE_LIMIT = 16 * 2**20
-"""largest file in bytes: far above any network that the address plan allows, far below what would fill the memory"""
+"""largest file in bytes: far above any network that the address plan allows, but small enough for the memory"""
 
 
 def load(source: str | Path) -> Topology:
@@ -380,7 +380,7 @@ def load(source: str | Path) -> Topology:
 
 
 def check_source(source: str | Path) -> None:
-    """Raise `TopologyError` when :func:`load` has nothing to read at ``source``; does not read the file itself."""
+    """Raise `TopologyError` if :func:`load` cannot find ``source``; the file itself is not read."""
     text, path = str(source), Path(source)
     if isinstance(source, str) and (_is_spec(source) or source in bundled()):
         return
@@ -400,19 +400,19 @@ def check_source(source: str | Path) -> None:
 
 
 def _is_spec(text: str) -> bool:
-    """Whether the text is the name of a builder with its parameters."""
+    """Return whether the text is the name of a builder with its parameters."""
     builder, colon, _ = text.partition(":")
     return bool(colon) and (builder in BUILDERS or builder in OTHERS)
 
 
 def bundled() -> tuple[str, ...]:
-    """Names of the topologies that come with the package, sorted."""
+    """Return the names of the topologies in the package, sorted."""
     files = resources.files(__package__).iterdir()
     return tuple(sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml")))
 
 
 def to_yaml(topology: Topology) -> str:
-    """The YAML text of a topology, with all nodes and links; :func:`load` reads an equal topology from it."""
+    """Return the YAML text of a topology, with all nodes and links; :func:`load` reads an equal topology from it."""
     data = describe(topology)
     lines = [f"name: {_flow(data['name'])}"]
     for part in ("nodes", "links"):
@@ -427,7 +427,7 @@ def save(topology: Topology, path: str | Path) -> None:
 
 
 def _flow(value: Any) -> str:
-    """A value as one line of YAML."""
+    """Return a value as one line of YAML."""
     text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6, allow_unicode=True)
     return text.removesuffix("...\n").strip()
 
@@ -444,7 +444,7 @@ def _from_yaml(text: str, file: str) -> Topology:
 
 
 def wdm_of(spec: str) -> Wdm:
-    """Fibres, wavelengths and transponders of ``wdm:graph=nobel-us,wavelengths=16``; `TopologyError` names the fix."""
+    """Return the network of a spec such as ``wdm:graph=nobel-us,wavelengths=16``; `TopologyError` names the fix."""
     if not spec.startswith("wdm:"):
         raise TopologyError(f"{short(spec)} has no fibres; write for example wdm:graph=nobel-us,hosts=2,wavelengths=16")
     try:
@@ -483,7 +483,7 @@ FORMATS: Final = {
     "containerlab": "topology file of containerlab",
     "links": "list of links of ASTRA-sim's ns-3 back end, or of SimAI",
 }
-"""Formats that :func:`import_file` reads, with a description of each."""
+"""formats that :func:`import_file` reads, with a description of each"""
 _ENDINGS: Final = {".graphml": "graphml", ".json": "json", ".txt": "links"} | dict.fromkeys(
     (".yml", ".yaml"), "containerlab"
 )
@@ -498,7 +498,7 @@ class Imported:
     Attributes:
         nodes: for each node name: whether it is a ``host``, a ``server``, ``capable``, and its ``position``.
         links: ends, rate in bit/s or None, delay in ps or None; parallel links become one with the sum of their rates.
-        left_out: descriptions of what a topology cannot represent.
+        left_out: descriptions of properties that a topology cannot represent.
     """
 
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -506,7 +506,7 @@ class Imported:
     left_out: list[str] = field(default_factory=list)
 
     def topology(self, name: str, *, hosts: int, servers: int, rate: int | str, delay: int | str) -> Topology:
-        """Build the network; where the file names no host, add workers at each switch and servers at the first ones."""
+        """Build the network; if the file has no hosts, add workers at each switch and servers at the first switches."""
         builder = TopologyBuilder(name)
         for node, properties in self.nodes.items():
             if properties["host"]:
@@ -535,7 +535,7 @@ class Imported:
         return builder.build()
 
     def _merged(self) -> Iterable[tuple[str, str, int | None, int | None]]:
-        """One link for each pair of nodes, with the sum of the rates and the longest delay of its parallel links."""
+        """Yield one link for each pair of nodes, with the sum of the rates and the longest delay of parallel links."""
         together: dict[frozenset[str], list[tuple[str, str, int | None, int | None]]] = {}
         for link in self.links:
             together.setdefault(frozenset(link[:2]), []).append(link)
@@ -559,18 +559,19 @@ def import_file(
     rate: int | str = "10G",
     delay: int | str = "1us",
 ) -> tuple[Topology, list[str]]:
-    """Read a file of another program: its topology, and descriptions of what the topology leaves out.
+    """Read a file of another program; return its topology, and descriptions of what the topology leaves out.
 
     Parameters
     ----------
     path : str or Path
         The file.
     form : str or None
-        One of :data:`FORMATS`; None: the ending of the file's name decides.
+        One of :data:`FORMATS`; None: decided by the ending of the file's name.
     hosts, servers : int
-        Where the file names no hosts: workers added at each switch, and server hosts added, at the first switches.
+        If the file has no hosts: number of workers added at each switch, and of server hosts added at the first
+        switches.
     rate, delay : int or str
-        Values of links for which the file gives none, and of links to added hosts.
+        Values for links without them in the file, and for links to added hosts.
 
     Raises
     ------
@@ -657,7 +658,7 @@ def _from_graphml(text: str) -> Imported:
     try:
         with warnings.catch_warnings(action="ignore"):  # networkx warns of keys without a type, which are read as text
             graph = nx.parse_graphml(text)
-    except Exception as error:  # errors of XML, of numbers, of missing keys: networkx raises no type of its own
+    except Exception as error:  # errors of XML, of numbers, of missing keys: networkx has no common type for them
         raise TopologyError(f"no GraphML: {type(error).__name__}: {short(str(error))}") from None
     return from_networkx(graph)
 
@@ -775,7 +776,7 @@ def _whole(word: str, line: int) -> int:
 
 
 def _unique(names: Mapping[Any, str]) -> dict[Any, str]:
-    """Names by key; a name that several nodes have is extended by the node's own key."""
+    """Return names by key; names shared by several nodes are extended by the node's key."""
     times = Counter(names.values())
     return {node: name if times[name] == 1 else f"{name}-{plain_name(str(node))}" for node, name in names.items()}
 
@@ -793,7 +794,7 @@ def _numbers(x: Any, y: Any) -> tuple[float, float] | None:
 
 
 def _distance_km(point: tuple[float, float], other: tuple[float, float]) -> float:
-    """Great-circle distance in km (haversine formula) between two (longitude, latitude) pairs in degrees."""
+    """Return the great-circle distance in km (haversine formula) of two (longitude, latitude) pairs in degrees."""
     (x1, y1), (x2, y2) = (tuple(map(math.radians, place)) for place in (point, other))
     half = math.sin((y2 - y1) / 2) ** 2 + math.cos(y1) * math.cos(y2) * math.sin((x2 - x1) / 2) ** 2
     return 2 * _EARTH_KM * math.asin(min(1.0, math.sqrt(half)))

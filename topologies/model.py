@@ -29,7 +29,7 @@ MAX_PORT: Final = 509
 
 
 Hop = tuple[str, int]
-"""A directed link: the (node, port) that it leaves."""
+"""a directed link: the (node, port) that it leaves"""
 
 
 class TopologyError(BadInput, ValueError):
@@ -76,17 +76,17 @@ class Node:
 
     @property
     def is_host(self) -> bool:
-        """Whether this is a host (worker or server)."""
+        """Whether the node is a host (worker or server)."""
         return self.kind == "host"
 
     @property
     def is_switch(self) -> bool:
-        """Whether this is a switch."""
+        """Whether the node is a switch."""
         return self.kind == "switch"
 
     @property
     def is_crossconnect(self) -> bool:
-        """Whether this is an optical cross-connect."""
+        """Whether the node is an optical cross-connect."""
         return self.kind == "crossconnect"
 
 
@@ -102,11 +102,11 @@ class Link:
     delay_ps: int
 
     def other(self, node: str) -> str:
-        """The node at the other end."""
+        """Return the node at the other end."""
         return self.b if node == self.a else self.a
 
     def port_of(self, node: str) -> int:
-        """The port that this link has at one of its two ends."""
+        """Return the port of this link at one of its two ends."""
         return self.port_a if node == self.a else self.port_b
 
 
@@ -120,7 +120,7 @@ class Topology:
     Raises
     ------
     TopologyError
-        When names repeat, a link is impossible, a host does not have exactly one link, or the graph is not connected.
+        Names repeat, a link is impossible, a host does not have exactly one link, or the graph is not connected.
     """
 
     name: str
@@ -188,27 +188,27 @@ class Topology:
         return {name: tuple(names) for name, names in neighbours.items()}
 
     def node(self, name: str) -> Node:
-        """The node with this name; `TopologyError` when there is none."""
+        """Return the node with this name; `TopologyError` if there is none."""
         try:
             return self.by_name[name]
         except KeyError:
             raise TopologyError(f"topology {self.name!r} has no node {name!r}") from None
 
     def neighbours(self, name: str) -> tuple[str, ...]:
-        """Names of the nodes at ports 1, 2, ... of a node; in a partial topology only those at ports in use."""
+        """Return the names of the nodes at ports 1, 2, ... of a node; in a partial topology only at ports in use."""
         self.node(name)
         return self._neighbours[name]
 
     def port(self, node: str, neighbour: str) -> int:
-        """The port of ``node`` that leads to its direct ``neighbour``."""
+        """Return the port of ``node`` that leads to its direct ``neighbour``."""
         return self.link_between(node, neighbour).port_of(node)
 
     def neighbour(self, node: str, port: int) -> str:
-        """The node behind a port."""
+        """Return the node behind a port."""
         return self.link_at(node, port).other(node)
 
     def link_at(self, node: str, port: int) -> Link:
-        """The link at a port; `TopologyError` when the port has none."""
+        """Return the link at a port; `TopologyError` if the port has none."""
         try:
             return self._port_table[(node, port)]
         except KeyError:
@@ -217,7 +217,7 @@ class Topology:
             raise TopologyError(f"node {node!r} has no port {port}: {known}") from None
 
     def link_between(self, a: str, b: str) -> Link:
-        """The link between two direct neighbours, in either order; `TopologyError` when there is none."""
+        """Return the link between two direct neighbours, in either order; `TopologyError` if there is none."""
         try:
             return self._link_table[(a, b)]
         except KeyError:
@@ -225,7 +225,7 @@ class Topology:
             raise TopologyError(f"topology {self.name!r} has no link {a} - {b}") from None
 
     def graph(self) -> "Graph":
-        """The topology as a frozen networkx graph (``.copy()`` gives one that can be changed).
+        """Return the topology as a frozen networkx graph (``.copy()`` gives one that can be changed).
 
         Nodes carry ``kind``, ``index``, ``capable``, ``role``, ``position``; edges ``rate_bps`` and ``delay_ps``.
         """
@@ -251,11 +251,11 @@ class Topology:
         return frozen
 
 
-# Checks that every topology passes, whatever built it.
+# Checks of every topology.
 
 
 def check(topology: Topology) -> None:
-    """Raise :class:`TopologyError` at the first fault; the message names it and the fix."""
+    """Raise :class:`TopologyError` at the first fault; the message names the fault and the fix."""
     _check_nodes(topology)
     _check_links(topology)
     _check_ports(topology)

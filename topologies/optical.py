@@ -10,7 +10,7 @@ from p4reduce.topologies.model import Link, Topology, TopologyError
 from p4switch.base.values import parse_rate
 
 Matrix = Sequence[Sequence[int]]
-"""L, shape (pods, pods): the number of circuits between two pods; symmetric, zero diagonal"""
+"""L, shape (pods, pods): number of circuits between two pods; symmetric, with zero diagonal"""
 Parallel = Literal["bonded", "striped"]
 MOST_PLANES: Final = 2
 
@@ -44,7 +44,7 @@ def oxc(
     capable: Capable = True,
     name: str | None = None,
 ) -> Topology:
-    """Pods, each with a ToR 'tor1'..., ``hosts`` workers ('h1'..., pod by pod), and ``ports`` fibres to the OXC.
+    """Return pods with a ToR 'tor1'..., ``hosts`` workers ('h1'..., pod by pod), and ``ports`` fibres to the OXC each.
 
     The topology holds no circuits: :func:`lay_circuits` and :func:`view` add those of a configuration.
 
@@ -87,7 +87,7 @@ def oxc(
 
 
 def uplinks(topology: Topology) -> dict[str, list[Link]]:
-    """The fibres from every switch (``a``) to cross-connects (``b``), by port; `TopologyError` when there are none."""
+    """Return each switch's fibres (``a``) to cross-connects (``b``), by port; `TopologyError` if there are none."""
     crossconnects = {node.name for node in topology.crossconnects}
     if not crossconnects:
         raise TopologyError(
@@ -105,15 +105,15 @@ def uplinks(topology: Topology) -> dict[str, list[Link]]:
 def lay_circuits(
     topology: Topology, configurations: Sequence[Matrix], parallel: Parallel = "bonded"
 ) -> tuple[tuple[Link, ...], ...]:
-    """Choose the ports of the circuits of each configuration; returns each configuration's links between switches.
+    """Choose the ports of each configuration's circuits; return each configuration's links between switches.
 
-    Circuits that are in all configurations are placed first; every other circuit keeps its ports from the configuration
-    before where possible. A circuit that stays is therefore at the same ports and never goes dark.
+    Circuits in all configurations are placed first; every other circuit keeps its ports from the previous configuration
+    if possible. A circuit that stays thus keeps its ports and never goes dark.
 
     Parameters
     ----------
     topology : Topology
-        Has cross-connects; row i of a matrix is its i-th switch.
+        Network with cross-connects; row i of a matrix is its i-th switch.
     configurations : sequence of matrices
         L of each configuration, int, shape (pods, pods).
     parallel : str
@@ -152,18 +152,18 @@ def lay_circuits(
 
 
 Joined = Mapping[frozenset[str], tuple[Link, ...]]
-"""by two switches, all circuits of the configuration in which they are joined"""
+"""by pair of switches: all circuits of the configuration that joins them"""
 
 
 def joined(topology: Topology, size: Mapping[frozenset[str], int]) -> Joined:
-    """Configurations in which all of these pairs of switches are joined, each in one of them.
+    """Return configurations that together join all of these pairs of switches, each pair in one of them.
 
-    The most bytes first; a port that nobody else needs goes to the pair with the most bytes for each of its circuits.
+    Pairs with more bytes come first; a port that no other pair needs goes to the pair with the most bytes per circuit.
 
     Parameters
     ----------
     topology : Topology
-        With cross-connects.
+        Network with cross-connects.
     size : mapping of int
         Bytes between two switches.
     """
@@ -187,7 +187,7 @@ def joined(topology: Topology, size: Mapping[frozenset[str], int]) -> Joined:
             pass
         try:
             circuits = _laid(topology, chosen, place)
-        except TopologyError:  # of two planes: what cannot be halved
+        except TopologyError:  # two planes: circuits that cannot be halved
             chosen = Counter(left[:1])
             circuits = _laid(topology, chosen, place)
         by_pair |= dict.fromkeys(chosen, circuits)
@@ -204,9 +204,9 @@ def _laid(topology: Topology, counts: Mapping[frozenset[str], int], place: Mappi
 
 
 def view(topology: Topology, circuits: Iterable[Link]) -> LitTopology:
-    """The network of hosts and switches with these circuits, which come from :func:`lay_circuits`.
+    """Return the network of hosts and switches with these circuits, which come from :func:`lay_circuits`.
 
-    Raises ``TopologyError`` when two circuits join the same switches.
+    Raises ``TopologyError`` if two circuits join the same switches.
     """
     known = {node.name for node in topology.crossconnects}
     nodes = tuple(node for node in topology.nodes if node.name not in known)
@@ -215,13 +215,13 @@ def view(topology: Topology, circuits: Iterable[Link]) -> LitTopology:
 
 
 def overlay(topology: Topology, circuits: Iterable[Link]) -> Overlay:
-    """The network with circuits of several configurations, for a job whose pairs take turns."""
+    """Return the network with circuits of several configurations, for a job whose pairs take turns."""
     lit = view(topology, ())
     return Overlay(lit.name, lit.nodes, (*lit.links, *circuits))
 
 
 def lit(topology: Topology) -> list[list[str | int]] | None:
-    """The circuits of a view as plain data; None for a network without cross-connects."""
+    """Return the circuits of a view as plain data; None for a network that is not partial."""
     if not topology.partial:
         return None
     hosts = {host.name for host in topology.hosts}
@@ -229,7 +229,7 @@ def lit(topology: Topology) -> list[list[str | int]] | None:
 
 
 def with_lit(topology: Topology, circuits: Iterable[Iterable[str | int]] | None) -> Topology:
-    """The network with the circuits that :func:`lit` wrote; None: the topology itself."""
+    """Return the network with circuits from :func:`lit`; None: the topology itself."""
     if circuits is None:
         return topology
     links = [Link(*row) for row in circuits]  # type: ignore[arg-type]
@@ -242,7 +242,7 @@ Placed = dict[tuple[str, str], list[tuple[Link, Link]]]
 
 
 def _demand(names: Sequence[str], matrix: Matrix, ports: dict[str, int], where: str) -> Demand:
-    """The number of circuits between each pair of switches."""
+    """Return the number of circuits between each pair of switches."""
     if len(matrix) != len(names) or any(len(row) != len(names) for row in matrix):
         raise TopologyError(f"{where}: must have {len(names)} rows of {len(names)} numbers, one for each pod")
     demand: Demand = {}
@@ -260,7 +260,7 @@ def _demand(names: Sequence[str], matrix: Matrix, ports: dict[str, int], where: 
 
 
 def _always(wanted: Sequence[Demand], parallel: Parallel) -> Demand:
-    """The circuits that are in every configuration."""
+    """Return the circuits that are in every configuration."""
     common: Demand = {}
     for pair, count in (wanted[0] if wanted else {}).items():
         counts = [demand.get(pair, 0) for demand in wanted]
@@ -278,7 +278,7 @@ def _replace(fibres: dict[str, list[Link]], demand: Demand, always: Demand, numb
 
 
 def _place(fibres: dict[str, list[Link]], demand: Demand, kept: Placed, always: Demand) -> Placed:
-    """Choose for each circuit a fibre of both ends, in the same plane."""
+    """Choose for each circuit a fibre at both ends, in the same plane."""
     free = {name: list(own) for name, own in fibres.items()}
     placed: Placed = {pair: [] for pair in demand}
     for pair, have in kept.items():
@@ -306,11 +306,11 @@ def _place(fibres: dict[str, list[Link]], demand: Demand, kept: Placed, always: 
 def _split(
     left: list[tuple[str, str]], free: dict[str, list[Link]], planes: Sequence[str]
 ) -> list[list[tuple[str, str]]]:
-    """Divide circuits between two planes, such that no switch needs more ports of a plane than it has there.
+    """Divide circuits between two planes so that no switch needs more ports of a plane than it has there.
 
-    The edges of an Euler tour alternate between the planes, so each switch gets as many edges of both, up to one. Only
-    the first switch of a tour with an odd number of edges gets two more of one plane: it must have spare ports
-    (Petersen's 2-factors; where all ports are in use, an odd number of circuits cannot be halved at all).
+    The edges of an Euler tour alternate between the planes, so each switch gets equally many edges of both, up to one.
+    Only the first switch of a tour with an odd number of edges gets two more of one plane: it must have spare ports
+    (Petersen's 2-factors; if all ports are in use, an odd number of circuits cannot be halved at all).
     """
     spare = {
         name: min(sum(link.b == plane for link in own) for plane in planes) * 2
@@ -346,7 +346,7 @@ def _split(
 
 
 def _tour(start: str, edges: dict[int, tuple[str, str]], at: dict[str, list[int]], used: set[int]) -> list[int]:
-    """The edges of a closed walk that takes every edge within reach once (Hierholzer)."""
+    """Return the edges of a closed walk that takes every reachable edge once (Hierholzer)."""
     stack: list[tuple[str, int]] = [(start, -1)]
     walk: list[int] = []
     while stack:
@@ -376,7 +376,7 @@ def _as_links(placed: Placed, parallel: Parallel) -> tuple[Link, ...]:
     return tuple(links)
 
 
-# The part of a network that remains when links and switches are down.
+# The part of a network that remains if links and switches are down.
 
 
 Ends = frozenset[str]
@@ -384,15 +384,15 @@ Ends = frozenset[str]
 
 
 def is_down(links: Collection[Ends], switches: Collection[str]) -> Callable[[Link], bool]:
-    """Return a test of whether a link is down: it is one of ``links``, or one of its ends is one of ``switches``."""
+    """Return a test of whether a link is down: it is in ``links``, or one of its ends is in ``switches``."""
     gone = {*switches}
     return lambda link: frozenset((link.a, link.b)) in links or not gone.isdisjoint((link.a, link.b))
 
 
 def without(topology: Topology, links: Collection[Ends] = (), switches: Collection[str] = ()) -> Topology:
-    """The network without links between switches that are down; nodes, ports and links to hosts stay.
+    """Return the network without the links between switches that are down; nodes, ports and links to hosts stay.
 
-    A host keeps its link even when it is down: :func:`unreachable` names the hosts that are cut off.
+    A host keeps its link even if the link is down: :func:`unreachable` names the hosts that are cut off.
     """
     if not links and not switches:
         return topology
@@ -405,9 +405,9 @@ def without(topology: Topology, links: Collection[Ends] = (), switches: Collecti
 def unreachable(
     topology: Topology, members: Iterable[str], links: Collection[Ends] = (), switches: Collection[str] = ()
 ) -> frozenset[str]:
-    """Members that are cut off from the others when links and switches are down.
+    """Return the members that are cut off from the others if links and switches are down.
 
-    The part with the most members goes on; of equal parts, the one whose member is listed first.
+    The part with the most members counts as connected; of equal parts, the one whose member is listed first.
     """
     names = list(members)
     if not names or (not links and not switches):
@@ -421,7 +421,7 @@ def unreachable(
 
 
 def _parts(topology: Topology, down: Callable[[Link], bool]) -> Mapping[str, str]:
-    """For each node, the first node of its connected part of the network."""
+    """Return for each node the first node of its connected part of the network."""
     beside: dict[str, list[str]] = {node.name: [] for node in topology.nodes}
     for link in topology.links:
         if not down(link):

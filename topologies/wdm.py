@@ -20,7 +20,7 @@ from p4reduce.topologies.optical import LitTopology, view
 from p4switch.base.values import format_delay, parse_rate
 
 ROADMS: Final = "roadms"
-"""the cross-connect that stands for all ROADMs"""
+"""name of the cross-connect that stands for all ROADMs"""
 SURFACING_PS: Final = 2_000_000
 """delay of both transponders of a lightpath: 2 us"""
 MOST_WAVELENGTHS: Final = 320
@@ -69,12 +69,12 @@ class Wdm:
 
     @cached_property
     def place(self) -> dict[str, int]:
-        """The position of each node in :attr:`nodes`, by name."""
+        """Index of each node in :attr:`nodes`, by name."""
         return {name: number for number, name in enumerate(self.nodes)}
 
     @cached_property
     def fibres(self) -> tuple[Link, ...]:
-        """The fibre pairs: the links of the base that do not lead to hosts."""
+        """Fibre pairs: the links of the base between switches."""
         hosts = {host.name for host in self.base.hosts}
         return tuple(link for link in self.base.links if not hosts & {link.a, link.b})
 
@@ -84,20 +84,20 @@ class Wdm:
         return {host.name: self.base.neighbour(host.name, 1) for host in self.base.hosts}
 
     def km(self, path: Sequence[str]) -> float:
-        """Length of a path of nodes, in km."""
+        """Return the length of a path of nodes, in km."""
         return self.delay_ps(path) / PS_PER_KM
 
     def delay_ps(self, path: Sequence[str]) -> int:
-        """Propagation delay of a path of nodes in ps, without the transponders."""
+        """Return the propagation delay of a path of nodes in ps, without the transponders."""
         return sum(self.base.link_between(a, b).delay_ps for a, b in pairwise(path))
 
     def at_most(self, node: str) -> int:
-        """Number of transponders of a node; automatic values are at most :data:`MOST_TRANSPONDERS`."""
+        """Return the number of transponders of a node; automatic values are at most :data:`MOST_TRANSPONDERS`."""
         degree = sum(node in (fibre.a, fibre.b) for fibre in self.fibres)
         return self.transponders or min(self.wavelengths * degree, MOST_TRANSPONDERS)
 
     def physical(self) -> Topology:
-        """Hosts, switches, and the cross-connect that stands for the ROADMs, with a port for each transponder."""
+        """Return hosts, switches, and the cross-connect for the ROADMs, with a port for each transponder."""
         builder = TopologyBuilder(self.base.name)
         builder.crossconnect(ROADMS)
         for node in self.base.nodes:
@@ -116,7 +116,7 @@ class Wdm:
     def circuits(
         self, physical: Topology, paths: Iterable[Sequence[str]], kept: Mapping[int, Link] = MappingProxyType({})
     ) -> tuple[Link, ...]:
-        """A link at ports of ``physical`` for each lightpath, with the delay of its path of nodes and its transponders.
+        """Return a link at ports of ``physical`` per lightpath, with the delay of its path and its transponders.
 
         ``kept``: the links of lightpaths that do not change, by their number in ``paths``.
 
@@ -146,7 +146,7 @@ class Wdm:
         return tuple(links)
 
     def lit(self, physical: Topology, circuits: Iterable[Link]) -> LitTopology:
-        """The network of hosts and switches with these lightpaths, at most one between any two switches."""
+        """Return the network of hosts and switches with these lightpaths, at most one between any two switches."""
         return view(physical, circuits)
 
 
@@ -164,9 +164,9 @@ def wdm(
     capable: Capable = True,
     name: str | None = None,
 ) -> Wdm:
-    """Fibres of a wide-area graph; the first parameters are those of :class:`Wdm`, the others those of ``wan``.
+    """Return the fibres of a wide-area graph; the first parameters are those of :class:`Wdm`, the others of ``wan``.
 
-    The length of a fibre comes from the graph; light takes 4.9 us for a kilometre.
+    The length of a fibre comes from the graph; light takes 4.9 us per kilometre.
     """
     base = wan(graph, hosts=hosts, rate=rate, access_rate=access_rate, access_delay=access_delay, servers=servers,
                capable=capable, name=name)  # fmt: skip

@@ -479,7 +479,7 @@ def _panama(elements: int, seed: int) -> Figure:
     arrays = [[integers(3 * seed + job, rank, 4 * elements) for rank in range(4)] for job in range(3)]
 
     def took(parties: RequestEndpoints | None, done_ps: Sequence[int]) -> NDArray[np.float64]:
-        """Mean and 99th percentile of what was asked before the jobs were done, and when they were."""
+        """Return mean and 99th percentile latency of requests asked before the jobs were done, and the end time."""
         if parties is None:
             raise ClusterError("requests: there are none")
         last = max(done_ps, default=parties.ended_ps.max())

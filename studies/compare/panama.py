@@ -22,7 +22,7 @@ class MarkedWorker(PoolWorker):
         self.came = self.marked = 0  # counts since the window changed
 
     def offer(self, key: int, *, again: bool = False) -> None:
-        """The oldest first: else two workers could fill their windows with what the other one has not sent yet."""
+        """Queue a key by age: otherwise two workers could fill their windows with chunks the other has not sent."""
         if again:
             self._again.add(key)
         insort(self._ready, key)

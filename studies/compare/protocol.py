@@ -396,7 +396,7 @@ class Endpoint(ABC):
             self.clock.took(now_ps - at, len(self._sent))
 
     def on_way(self, key: int) -> bool:
-        """Whether a key was sent and has no answer yet."""
+        """Return whether a key was sent and has no answer yet."""
         return key in self._sent
 
     def frame(self, to: str, tag: Tag, lanes: Words | None = None) -> bytes:

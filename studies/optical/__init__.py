@@ -1,1 +1,1 @@
-"""Grooming of AI tasks over lightpaths: policies beside each other, beside optima, over time, and on packets."""
+"""Grooming of AI tasks over lightpaths: policies compared with each other and with optima, over time, on packets."""

@@ -1,11 +1,11 @@
-"""Checks the text of a plan, as `p4reduce optical plan --json` prints it; it shares nothing with the planner."""
+"""Checks of a plan as printed by `p4reduce optical plan --json`; this code is independent of the planner."""
 
 from collections import Counter
 from typing import Any
 
 
 def faults(plan: dict[str, Any], spectrum: int | None = None) -> list[str]:
-    """Faults of a plan, in words; ``spectrum``: slices of a flexible grid, else its wavelengths."""
+    """Return the faults of a plan, in words; ``spectrum``: slices of a flexible grid, None on a fixed grid."""
     network, lightpaths = plan["network"], plan["lightpaths"]
     most = network["wavelengths"] if spectrum is None else spectrum
     fibres = {frozenset(fibre[:2]) for fibre in network["fibres"]}

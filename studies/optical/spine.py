@@ -1,4 +1,4 @@
-"""The parts of the study about an all-optical spine: plans, packets, and what sums at leaves save."""
+"""The parts of the study about an all-optical spine: plans, packets, and the savings from sums at leaves."""
 
 import random
 import statistics
@@ -16,10 +16,10 @@ from studies.frame import Bar, Part, StudyResult, at_most, by_seed, column, perc
 
 LEAVES, WHOLE = 16, 8
 LOAD_S: Final = 10e-3
-"""of work on all transceivers of the busiest leaf"""
+"""work in seconds of all transceivers of the busiest leaf"""
 SLOT_S: Final = 100e-6
 SCARCE: Final = 2
-"""fast transceivers of the WHOLE"""
+"""number of fast transceivers, of WHOLE"""
 SHARES: Final = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 OPTICS: Final = ((25e-6, 0.02), (1e-3, 0.02), (10e-3, 0.1))
 """delta, and the share of a slot that is dark"""
@@ -29,7 +29,7 @@ RATE: Final = 100e9 / 8
 
 @dataclass(frozen=True)
 class Matrix:
-    """One matrix under one kind of optics."""
+    """One traffic matrix with one kind of optics."""
 
     share: float
     delta_s: float
@@ -39,7 +39,7 @@ class Matrix:
 
 @record
 class SpineRow:
-    """Times over the bound of the busiest leaf."""
+    """Times of sharings over the lower bound of the busiest leaf."""
 
     delta_ms: float = column("delta, ms", "{:g}")
     share: float = column("work of 32 pairs", percent(0))
@@ -51,7 +51,7 @@ class SpineRow:
 
 
 def spine_cells(settings: Any) -> Iterator[Matrix]:
-    """Ten matrices a seed, three kinds of optics."""
+    """Yield matrices by share of large pairs, kind of optics and seed."""
     for delta_s, dark in OPTICS:
         for share in SHARES[:: 5 if settings.small else 1]:
             for seed in settings.seeds:
@@ -59,7 +59,7 @@ def spine_cells(settings: Any) -> Iterator[Matrix]:
 
 
 def spine_row(cell: Matrix) -> Iterator[SpineRow]:
-    """Plan it in all ways."""
+    """Plan a matrix with every sharing."""
     work = elephants(LEAVES, cell.share, cell.seed, load_s=WHOLE * LOAD_S)
     ratios = {}
     for name, fast, sharing in (*((kind, WHOLE, kind) for kind in SHARINGS), ("scarce", SCARCE, "hybrid")):
@@ -74,7 +74,7 @@ def spine_row(cell: Matrix) -> Iterator[SpineRow]:
 
 @dataclass(frozen=True)
 class Turning:
-    """A plan to play."""
+    """A plan to play on packets."""
 
     sharing: Sharing
     fast: int
@@ -98,14 +98,14 @@ class SpinePacketRow:
 
 
 def packet_cells(settings: Any) -> Iterator[Turning]:
-    """Three seeds."""
+    """Yield a cell for each sharing and up to three seeds."""
     for sharing, fast in (("hybrid", WHOLE), ("hybrid", SCARCE), ("slots", WHOLE), ("circuits", 0)):
         for seed in settings.seeds[: 1 if settings.small else 3]:
             yield Turning(sharing, fast, seed, settings.small)  # type: ignore[arg-type]
 
 
 def packet_row(cell: Turning) -> Iterator[SpinePacketRow]:
-    """2 ms of work of 80 % large pairs, slots of 50 us."""
+    """Play 2 ms of work, 80 % of it in large pairs, with slots of 50 us."""
     network = parse_network(PACKETS.replace("pods=16", "pods=4") if cell.small else PACKETS)
     topology = physical(network, FIBRE)
     load_s = WHOLE * (0.2e-3 if cell.small else 2e-3)
@@ -122,7 +122,7 @@ def packet_row(cell: Turning) -> Iterator[SpinePacketRow]:
 
 @record
 class SpineTaskRow:
-    """30 tasks of 15 local models at random hosts, 8 of each leaf; LeNet-5 64 times."""
+    """Plans for 30 tasks with 15 local models of 64 LeNet-5 each, at random hosts, 8 hosts per leaf."""
 
     how: str = column("copies that cross the spine")
     fast: int = column("fast of 8", "{:.0f}")
@@ -134,7 +134,7 @@ class SpineTaskRow:
 
 
 def task_cells(settings: Any) -> Iterator[tuple[str, int, int]]:
-    """Cells by copies, fast transceivers and seed."""
+    """Yield cells by kind of copies, fast transceivers and seed."""
     for how in ("flows", "star", "chain"):
         for fast in (WHOLE, SCARCE):
             for seed in settings.seeds:
@@ -142,7 +142,7 @@ def task_cells(settings: Any) -> Iterator[tuple[str, int, int]]:
 
 
 def task_row(cell: tuple[str, int, int]) -> Iterator[SpineTaskRow]:
-    """The matrix of all tasks at once."""
+    """Plan the traffic matrix of all tasks at once."""
     how, fast, seed = cell
     draw = random.Random(70_000 + seed)  # noqa: S311
     pods = {f"h{number}": number // 8 for number in range(8 * LEAVES)}
@@ -173,7 +173,7 @@ PARTS: Final = (
 
 
 def bars(result: StudyResult) -> Iterator[Bar]:
-    """Bars for plans and packets."""
+    """Yield bars for plans and packets."""
     rows = result.rows("spine")
     worst = {"slots": seeded(rows, lambda row: row.hybrid / row.slots, max),
              "circuits": seeded(rows, lambda row: row.hybrid / row.circuits, max)}  # fmt: skip
@@ -198,7 +198,7 @@ def bars(result: StudyResult) -> Iterator[Bar]:
 def seeded(
     rows: Iterable[Any], value: Callable[[Any], float], over: Callable[[list[float]], float] = statistics.fmean
 ) -> dict[int | None, float]:
-    """A value of each seed's rows."""
+    """Return a value of each seed's rows, combined by ``over``."""
     seed_values: dict[int | None, list[float]] = {}
     for row in rows:
         seed_values.setdefault(row.seed, []).append(value(row))

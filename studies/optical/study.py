@@ -1,4 +1,4 @@
-"""The study of grooming: policies on two networks, optima of small ones, arrivals, and packets."""
+"""The study of grooming: policies on two networks, optima of small networks, arrivals, and packets."""
 
 import random
 import statistics
@@ -36,14 +36,14 @@ from studies.pages import Chart
 DEVELOPED: Final = range(10)
 HELD_OUT: Final = range(100, 110)
 GRAPHS: Final = {"nobel-us": 2, "germany50": 1}
-"""and hosts in each city"""
+"""number of hosts in each city, by network"""
 PLENTY, FEW = "plenty", "W=X=16"
 POLICIES: Final = ("lightpath-per-flow", "spff", "spff by fibres", "opaque", "groom", "opaque-agg", "groom-agg")
 LAMBDAS: Final = (0.0, 0.005, 0.02, 0.05, 0.1)
 NEARLY_FREE: Final = {"nobel-us": 0.02, "germany50": 0.1}
-"""chosen on seeds 0 to 5"""
+"""lambda by network, chosen on seeds 0 to 5"""
 FLOW_MOVES: Final = 200
-"""of `best-flows`, which takes ten times as long for each"""
+"""number of moves of `best-flows`, whose moves take ten times as long"""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class OpticalSettings:
 
     @property
     def graphs(self) -> tuple[str, ...]:
-        """Networks."""
+        """Networks of the study."""
         return tuple(GRAPHS)[: 1 if self.small else None]
 
 
@@ -84,7 +84,7 @@ class PlanCell:
 
     @property
     def network(self) -> Wdm:
-        """Fibres and transponders."""
+        """The network with its fibres and transponders."""
         most, transponders = (80, 0) if self.setting == PLENTY else (16, 16)
         return wdm(self.graph, wavelengths=most, transponders=transponders, hosts=GRAPHS[self.graph])
 
@@ -103,7 +103,7 @@ class PlanCell:
 
 @record
 class OpticalPlanRow:
-    """One plan, means over its tasks."""
+    """One plan; tasks' values are means over its tasks."""
 
     graph: str = column("network")
     setting: str = column("optics")
@@ -122,14 +122,14 @@ class OpticalPlanRow:
     router_bytes: float = column("router MB a task", scaled(1e-6, "{:.2f}"))
     latency_ms: float = column("latency, ms", "{:.2f}")
     faults: int = column("faults", "{:.0f}")
-    """that the reader found"""
+    """number of faults that the reader found"""
     members: float = column("cities that are members", percent(0))
-    """share of a network's cities that a task touches: where it touches all there is nothing to bypass"""
+    """share of a network's cities that a task touches; at 100 % there is no city to bypass"""
     seconds: float = column("CPU s", "{:.2f}")
 
 
 def plan_row(cell: PlanCell) -> Iterator[OpticalPlanRow]:
-    """Plan, read and count."""
+    """Make a plan, check it and count its resources."""
     network = cell.network
     tasks = draw_tasks(network, cell.seed)
     began = time.process_time()
@@ -153,7 +153,7 @@ def plan_row(cell: PlanCell) -> Iterator[OpticalPlanRow]:
 
 
 def policy_cells(settings: OpticalSettings) -> Iterator[PlanCell]:
-    """Policies that take tasks one after the other, with plenty and with little."""
+    """Yield cells for policies that plan tasks one after the other, with plenty of and with few resources."""
     for graph in settings.graphs:
         for setting in (PLENTY, FEW):
             for policy in POLICIES:
@@ -162,7 +162,7 @@ def policy_cells(settings: OpticalSettings) -> Iterator[PlanCell]:
 
 
 def search_cells(settings: OpticalSettings) -> Iterator[PlanCell]:
-    """Searches, with plenty; `best` with little, too."""
+    """Yield cells for searches with plenty of resources, and for `best` with few, too."""
     for seed in settings.seeds:
         for graph in settings.graphs:
             yield PlanCell(graph, "best", seed, FEW, small=settings.small)
@@ -171,7 +171,7 @@ def search_cells(settings: OpticalSettings) -> Iterator[PlanCell]:
 
 
 def lambda_cells(settings: OpticalSettings) -> Iterator[PlanCell]:
-    """`groom-agg` with kilometres that cost."""
+    """Return cells for `groom-agg` with costs of kilometres."""
     return (
         PlanCell(graph, "groom-agg", seed, lam=lam)
         for graph in settings.graphs
@@ -181,7 +181,7 @@ def lambda_cells(settings: OpticalSettings) -> Iterator[PlanCell]:
 
 
 def flex_cells(settings: OpticalSettings) -> Iterator[PlanCell]:
-    """The flexible grid, without limits of transponders."""
+    """Return cells for the flexible grid, without limits of transponders."""
     return (
         PlanCell(graph, policy, seed, PLENTY, grid="flex")
         for graph in settings.graphs
@@ -194,12 +194,12 @@ def flex_cells(settings: OpticalSettings) -> Iterator[PlanCell]:
 
 
 SMALL: Final = 20
-"""instances, seeds from that of the study on"""
+"""number of instances, with consecutive seeds from the first seed of the study"""
 
 
 @record
 class SmallRow:
-    """One small network: costs of lightpaths, 10 a transponder and 1 a fibre."""
+    """One small network: costs of its lightpaths, 10 for a transponder and 1 for a fibre."""
 
     seed: int
     exact: float = column("exact", "{:.1f}")
@@ -211,7 +211,7 @@ class SmallRow:
 
 
 def ring(seed: int) -> Wdm:
-    """Six cities in a ring with two chords, four wavelengths of four slots."""
+    """Return six cities in a ring with two chords, with four wavelengths of four slots."""
     draw, builder = random.Random(80_000 + seed), TopologyBuilder("ring")  # noqa: S311
     for city in range(6):
         builder.switch(f"c{city}")
@@ -223,7 +223,7 @@ def ring(seed: int) -> Wdm:
 
 
 def small_row(seed: int) -> Iterator[SmallRow]:
-    """Five tasks of three local models, two slots each."""
+    """Plan five tasks of three local models, two slots each, exactly and by heuristics."""
     network = ring(seed)
     tasks = draw_tasks(network, seed, tasks=5, models=3, demand_bps=50 * 10**9)
     plans = [groom(policy, tasks, network, GroomingOptions(budget=0.0)) for policy in ("exact", "best", "groom-agg")]
@@ -247,7 +247,7 @@ class Coming:
 
 @record
 class ArrivalRow:
-    """The outcome of the tasks."""
+    """Blocked and interrupted tasks of a run with arrivals."""
 
     policy: str = column("policy")
     moved: int = column("may be moved", "{:.0f}")
@@ -260,7 +260,7 @@ class ArrivalRow:
 
 
 def arrival_cells(settings: OpticalSettings) -> Iterator[Coming]:
-    """On nobel-us, W = X = 16."""
+    """Yield cells on nobel-us, W = X = 16."""
     for policy, moves in (("spff", (0, 2)), ("groom", (0,)), ("opaque-agg", (0, 2)), ("groom-agg", (0, 1, 2, 4))):
         for load in (20.0, 40.0, 80.0, 120.0):
             for moved in moves:
@@ -269,7 +269,7 @@ def arrival_cells(settings: OpticalSettings) -> Iterator[Coming]:
 
 
 def arrival_row(cell: Coming) -> Iterator[ArrivalRow]:
-    """Play them."""
+    """Simulate the arrivals of a cell."""
     network = wdm("nobel-us", hosts=2)
     outcome = arrive(cell.policy, network, cell.load, arrivals=cell.arrivals, moved=cell.moved, seed=cell.seed)
     yield ArrivalRow(
@@ -306,14 +306,14 @@ class PacketRow:
 
 @dataclass(frozen=True)
 class PlayedPlan:
-    """A plan to play."""
+    """A plan to play on packets."""
 
     cell: PlanCell
     at_once: bool
 
 
 def packet_cells(settings: OpticalSettings) -> Iterator[PlayedPlan]:
-    """Runs with tasks one after the other, and at once if hosts' links are fast enough for that."""
+    """Yield cells with tasks one after the other, and for `groom-agg` also with all tasks at once."""
     for graph in settings.graphs:
         for policy in ("opaque-agg", "groom-agg", "best"):
             for seed in settings.seeds[: 1 if settings.small else 2]:
@@ -322,7 +322,7 @@ def packet_cells(settings: OpticalSettings) -> Iterator[PlayedPlan]:
 
 
 def packet_row(play_cell: PlayedPlan) -> Iterator[PacketRow]:
-    """Play it."""
+    """Play a plan; hosts' links are faster if all tasks run at once."""
     cell = play_cell.cell
     rate = "400G" if play_cell.at_once else "40G"
     network = wdm(cell.graph, hosts=GRAPHS[cell.graph], access_rate=rate)
@@ -344,12 +344,12 @@ def packet_row(play_cell: PlayedPlan) -> Iterator[PacketRow]:
     )
 
 
-# Re-grooming of what is there.
+# Re-grooming of existing plans.
 
 
 @record
 class RegroomRow:
-    """A plan of `opaque-agg`, and what is made of it."""
+    """A plan of `opaque-agg`, and its re-grooming."""
 
     graph: str = column("network")
     price: float = column("transponders a task must save", "{:g}")
@@ -360,7 +360,7 @@ class RegroomRow:
 
 
 def regroom_cells(settings: OpticalSettings) -> Iterator[tuple[str, float, int, int]]:
-    """Cells by network, price and seed."""
+    """Yield cells by network, price and seed."""
     for graph in settings.graphs:
         for price in (0.0, 0.5, 1.0, 2.0, 4.0):
             for seed in settings.seeds[:3]:
@@ -368,7 +368,7 @@ def regroom_cells(settings: OpticalSettings) -> Iterator[tuple[str, float, int, 
 
 
 def regroom_row(cell: tuple[str, float, int, int]) -> Iterator[RegroomRow]:
-    """Plan, and plan again."""
+    """Make a plan, and re-groom it."""
     graph, price, seed, moves = cell
     network = wdm(graph, hosts=GRAPHS[graph])
     before = groom("opaque-agg", draw_tasks(network, seed), network)
@@ -408,7 +408,7 @@ BySeed = Mapping[int | None, float]
 
 
 def bars(result: StudyResult) -> Iterator[Bar]:
-    """Bars for plans, optima and packets."""
+    """Yield bars for plans, optima and packets."""
     for graph in result.settings.graphs:
         yield from _of_plans(result, graph)
         none: dict[str, Any] = {"graph": graph, "policy": "groom-agg"}

@@ -1,1 +1,1 @@
-"""Network-aware placement: when a cluster's jobs end under placement policies, in a model held to packets."""
+"""Network-aware placement: completion times of a cluster's jobs under placement policies, in a calibrated model."""

@@ -23,7 +23,7 @@ from p4switch.base.values import PS_PER_S
 from studies.frame import column, percent, record, scaled
 from studies.placement.fluid import iteration_ends
 
-# Iteration times of jobs that share links, by the fluid of :mod:`~studies.placement.fluid`.
+# Iteration times of jobs that share links, from the fluid model in :mod:`~studies.placement.fluid`.
 
 
 Floats = NDArray[np.float64]
@@ -33,10 +33,10 @@ _LEAST: Final = 1e-9
 
 @dataclass(frozen=True)
 class FluidJob:
-    """A job as a fluid: seconds that it computes, bits by link of an iteration, and bits of one of its flows.
+    """A job as a fluid: seconds of computing, bits per iteration by link, and bits of one of its flows.
 
-    ``latency_s`` passes between its last bit and the end of its iteration, ``begin_s`` before its first iteration.
-    Shares of a link are as weights of flows: ``stream`` is over the flow's weight.
+    ``latency_s`` is the time from its last bit to the end of its iteration, ``begin_s`` the time before its first
+    iteration. Flows share a link in proportion to their weights: ``stream`` is divided by the flow's weight.
     """
 
     compute_s: float
@@ -46,13 +46,13 @@ class FluidJob:
     begin_s: float = 0.0
 
     def alone_s(self, capacity_bps: Floats) -> float:
-        """Seconds of an iteration without other jobs."""
+        """Return the seconds of an iteration without other jobs."""
         longest = max((bits / capacity_bps[link] for link, bits in self.bits.items()), default=0.0)
         return float(self.compute_s + longest + self.latency_s)
 
 
 def ends_of(flows: Sequence[FluidJob], capacity_bps: Floats, rounds: int) -> Floats:
-    """Seconds at which jobs end their first iterations, float64 (jobs, rounds). ``ValueError`` for rounds below 1."""
+    """Return the end times of the jobs' iterations in s, float64 (jobs, rounds). ``ValueError`` for rounds below 1."""
     if rounds < 1:
         raise ValueError(f"rounds: {rounds}, must be at least 1")
     used = sorted({link for flow in flows for link in flow.bits})
@@ -79,17 +79,17 @@ def ends_of(flows: Sequence[FluidJob], capacity_bps: Floats, rounds: int) -> Flo
 
 
 def steady_times(flows: Sequence[FluidJob], capacity_bps: Floats, *, rounds: int = 24, skipped: int = 6) -> list[float]:
-    """Mean seconds of an iteration of every job, after the first ones."""
+    """Return the mean seconds of an iteration of every job, without the first ``skipped`` iterations."""
     ends = ends_of(flows, capacity_bps, rounds)
     return [float((own[-1] - own[skipped - 1]) / (rounds - skipped)) for own in ends]
 
 
-# Jobs that arrive at a cluster: sizes, models, lengths, drawn from a seed.
+# Jobs that arrive at a cluster: sizes, models and lengths, drawn from a seed.
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model to train: float32 numbers, and seconds that a worker computes in an iteration."""
+    """A model to train: number of float32 parameters, and seconds of computing of a worker per iteration."""
 
     name: str
     elements: int
@@ -97,7 +97,7 @@ class TrainedModel:
 
     @property
     def bits(self) -> float:
-        """Bits of the model on a wire, in frames of 256 lanes."""
+        """Bits of the model on the wire, in frames of 256 lanes."""
         return 8.0 * self.elements / LANES * (frame_bytes(LANES) + AROUND)
 
 
@@ -110,18 +110,18 @@ MODELS: Final = (
     TrainedModel("BERT-large", 336_226_108, 0.300),
     TrainedModel("GPT-2", 124_439_808, 0.150),
 )
-"""Numbers of parameters are those of torchvision and of the models' papers; seconds are ours, for a batch that fills a
-GPU: what matters is their ratio to communication, 0.25 to 0.6 of an iteration through a tree at 25 Gb/s"""
+"""Numbers of parameters are those of torchvision and of the models' papers; seconds are our assumptions for a batch
+that fills a GPU. What matters is the share of communication, 0.25 to 0.6 of an iteration through a tree at 25 Gb/s."""
 SMALLEST: Final = 2
 LARGEST: Final = 32
 MEDIAN_S: Final = 120.0
 SIGMA: Final = 1.0
-"""of the logarithm of a job's length"""
+"""standard deviation of the logarithm of a job's length"""
 
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """A job: when it comes, how many workers it wants, what it trains and how many iterations."""
+    """A job: its arrival time, its number of workers, its model and its number of iterations."""
 
     name: str
     arrival_s: float
@@ -129,14 +129,14 @@ class ClusterJob:
     model: TrainedModel
     rounds: float
     alone_s: float
-    """length at the links' rate, through a tree that is its own"""
+    """length at the links' rate, through a tree without other jobs"""
 
 
 def draw_jobs(seed: int, count: int, load: float, slots: int, rate_bps: float) -> list[ClusterJob]:
-    """Poisson arrivals of jobs of 2 to 32 workers (log-uniform) and log-normal lengths.
+    """Draw Poisson arrivals of jobs with 2 to 32 workers (log-uniform) and log-normal lengths.
 
-    ``load`` is the share of all ``slots`` that they would keep busy if each ran alone through its own tree; what they
-    lose to each other comes on top. ``ValueError`` for one that is not above 0.
+    ``load`` is the share of all ``slots`` that the jobs would keep busy if each ran alone through its own tree; their
+    mutual slowdown comes on top. ``ValueError`` if it is not above 0.
     """
     if not load > 0:
         raise ValueError(f"load: {load}, must be above 0")
@@ -144,7 +144,7 @@ def draw_jobs(seed: int, count: int, load: float, slots: int, rate_bps: float) -
     sizes = np.exp(random.uniform(np.log(SMALLEST), np.log(LARGEST + 1), count)).astype(int)
     models = random.integers(len(MODELS), size=count)
     lengths = MEDIAN_S * np.exp(SIGMA * random.standard_normal(count))
-    busy = float(np.mean(sizes * lengths))  # slot-seconds of a job
+    busy = float(np.mean(sizes * lengths))  # mean slot-seconds of a job
     arrivals = np.cumsum(random.exponential(busy / (load * slots), count))
     drawn_jobs = []
     for number in range(count):
@@ -160,23 +160,23 @@ def draw_jobs(seed: int, count: int, load: float, slots: int, rate_bps: float) -
 
 
 NUMBERS: Final = FixedScale(1.0)
-"""gradients are small whole numbers"""
+"""numbers of gradients, which are small whole numbers"""
 QUEUE_FRAMES: Final = 4096
 ROUNDS: Final = 8
 SKIPPED: Final = 2
-"""first iterations, in which jobs fall into step"""
+"""number of first iterations without a steady state"""
 RING_SHARE: Final = 0.44
-"""of its window that a flow of a ring has in a queue: what a ring took of a link beside a tree while both sent, 1.77
-times as much, over the ratio of their windows, 4. Acknowledgements come for 16 frames at a time, and a frame leaves
-when that of the host before is in"""
+"""Share of its window that a ring's flow has in a queue: while both sent, a ring took 1.77 times as much of a link as a
+tree, over the ratio of their windows, 4. Acknowledgements come for 16 frames at a time, and a frame leaves when the
+frame of the previous host has arrived."""
 BACKGROUND_SEED: Final = 3
 LOADED: Final = ("leaf1", "leaf2")
-"""whose uplinks others use"""
+"""leaves whose uplinks carry background traffic"""
 
 
 @dataclass(frozen=True)
 class Trainer:
-    """A job of a point: its hosts, its plan ('steiner' or 'ring'), float32 numbers, seconds that it computes."""
+    """A job of a point: its hosts, its plan ('steiner' or 'ring'), float32 numbers, seconds of computing."""
 
     hosts: tuple[str, ...]
     plan: str
@@ -192,13 +192,13 @@ class CalibrationPoint:
     Attributes
     ----------
     name, topology : str
-        In tables; as of ``topologies.load``.
+        Name in tables; topology as for ``topologies.load``.
     jobs : tuple of Trainer
-        They begin with the network.
+        Jobs, which begin with the network.
     rounds : int
-        Iterations; more where phases go round slowly, or others' bursts have to average out.
+        Number of iterations; higher if phases shift slowly, or bursts of background traffic must average out.
     background : float
-        Share of the uplinks of leaves 1 and 2 that on/off flows between hosts of theirs take, both ways.
+        Share of the uplinks of leaves 1 and 2 that on/off flows between hosts of these leaves take, in both directions.
     """
 
     name: str
@@ -218,21 +218,21 @@ class Calibrated:
 
     @property
     def errors(self) -> tuple[float, ...]:
-        """Errors of the model, signed, as shares of the time on packets."""
+        """Signed errors of the model, as shares of the time on packets."""
         return tuple(model / packets - 1 for model, packets in zip(self.model_s, self.packets_s, strict=True))
 
     @property
     def error(self) -> float:
-        """The largest, without its sign."""
+        """Largest absolute error."""
         return max(map(abs, self.errors))
 
 
 @dataclass(frozen=True)
 class Across(Background):
-    """Background traffic of which the uplinks of the first two leaves carry a share, both ways."""
+    """Background traffic that takes a share of the uplinks of the first two leaves, in both directions."""
 
     def demands(self, topology: Topology) -> Demands:
-        """Between the last four hosts of the one and of the other."""
+        """Return demands between the last four hosts of the two leaves."""
         hosts = tuple(host.name for host in topology.hosts)
         ends = [[hosts.index(name) for name in topology.neighbours(leaf) if name in hosts][-4:] for leaf in LOADED]
         matrix = np.zeros((len(hosts), len(hosts)))
@@ -255,7 +255,7 @@ class CalibrationRow:
 
 
 def run_calibration(point: CalibrationPoint) -> Iterator[CalibrationRow]:
-    """Run a point both ways, job by job."""
+    """Run a point on packets and in the model; yield a row per job."""
     calibrated = calibrate(point)
     for job, (packets, model, error) in enumerate(
         zip(calibrated.packets_s, calibrated.model_s, calibrated.errors, strict=True)
@@ -264,7 +264,7 @@ def run_calibration(point: CalibrationPoint) -> Iterator[CalibrationRow]:
 
 
 def calibrate(point: CalibrationPoint) -> Calibrated:
-    """Run a point both ways. ``ClusterError`` when a sum is wrong, or a byte more or less than predicted was sent."""
+    """Run a point on packets and in the model. ``ClusterError``: a sum is wrong, or bytes deviate from the plan's."""
     topology = load(point.topology)
     with EmbeddedSwitches(topology, bundled(LANES)) as switches:
         plans = [
@@ -284,7 +284,7 @@ def _means(ends: Floats) -> list[float]:
 
 
 def left_of(topology: Topology, background: float) -> Floats:
-    """Rates of directed links that others leave free, bit/s, in the order of :func:`hops_of`."""
+    """Return the rates of directed links that the background leaves free, bit/s, in the order of :func:`hops_of`."""
     taken = {hop for leaf in LOADED for hop in _uplinks(topology, leaf)} if background else set()
     return np.array(
         [topology.link_at(*hop).rate_bps * (1 - background * (hop in taken)) for hop in hops_of(topology)], np.float64
@@ -292,7 +292,7 @@ def left_of(topology: Topology, background: float) -> Floats:
 
 
 def _uplinks(topology: Topology, leaf: str) -> list[Hop]:
-    """The uplinks of a leaf, both directions."""
+    """Return the uplinks of a leaf in both directions."""
     spines = [other for other in topology.neighbours(leaf) if topology.node(other).is_switch]
     return [
         hop for spine in spines for hop in ((leaf, topology.port(leaf, spine)), (spine, topology.port(spine, leaf)))
@@ -300,14 +300,14 @@ def _uplinks(topology: Topology, leaf: str) -> list[Hop]:
 
 
 def hops_of(topology: Topology) -> list[Hop]:
-    """Directed links in a fixed order."""
+    """Return the directed links in a fixed order."""
     return [end for link in topology.links for end in ((link.a, link.port_a), (link.b, link.port_b))]
 
 
 def flow_of(plan: Plan, job: Trainer) -> FluidJob:
-    """A job as a fluid: what its plan puts on directed links, and a round trip before its last frame is back.
+    """Return a job as a fluid: its plan's bits on directed links, and a round trip as the latency of the last frame.
 
-    Its flows' shares of a link are as their windows, which is what stands in the queue.
+    Flows share a link in proportion to their windows, because these are in its queue.
     """
     places = {hop: number for number, hop in enumerate(hops_of(plan.topology))}
     bits = {
@@ -320,7 +320,7 @@ def flow_of(plan: Plan, job: Trainer) -> FluidJob:
 
 
 def _on_packets(switches: EmbeddedSwitches, point: CalibrationPoint, plans: Sequence[Plan]) -> Floats:
-    """Ends of the iterations of all jobs, seconds, float64 (jobs, rounds)."""
+    """Return the end times of all jobs' iterations, seconds, float64 (jobs, rounds)."""
     background = Across("gravity", point.background, BACKGROUND_SEED) if point.background else None
     with JobNetwork(switches, queue_frames=QUEUE_FRAMES, background=background) as network:
         clockwork = Clockwork(network)
@@ -330,12 +330,12 @@ def _on_packets(switches: EmbeddedSwitches, point: CalibrationPoint, plans: Sequ
         ]
         for run in runs:
             run.begin(runs)
-        clockwork.run(until=lambda: all(len(run.ends_ps) >= point.rounds for run in runs))  # others' traffic never ends
+        clockwork.run(until=lambda: all(len(run.ends_ps) >= point.rounds for run in runs))  # background never ends
         return np.array([[end / PS_PER_S for end in run.ends_ps[: point.rounds]] for run in runs])
 
 
 class TrainerRun:
-    """All hosts compute, all-reduce, and begin anew when the last of them has the sum."""
+    """A job on packets: all hosts compute, all-reduce, and start again when the last one has the sum."""
 
     def __init__(self, clockwork: Clockwork, job: Job, about: Trainer, rounds: int) -> None:
         self._clockwork, self._job, self._about, self._rounds = clockwork, job, about, rounds
@@ -350,7 +350,7 @@ class TrainerRun:
         self._all: Sequence[TrainerRun] = ()
 
     def begin(self, runs: "Sequence[TrainerRun]") -> None:
-        """Begin all runs; all go on until each has its iterations, as the last ones would be alone otherwise."""
+        """Begin the first iteration. All runs continue until each has its iterations, so that none is left alone."""
         self._all = runs
         self._compute(round(self._about.begin_s * PS_PER_S))
 
@@ -378,7 +378,7 @@ class TrainerRun:
 
 
 def _rack(number: int, first: int = 1, count: int = 4) -> tuple[str, ...]:
-    """Some hosts of a rack of eight."""
+    """Return some hosts of a rack of eight."""
     return tuple(f"h{8 * (number - 1) + at}" for at in range(first, first + count))
 
 
@@ -389,7 +389,7 @@ _SLOW: Final = "leaf-spine:leaves=4,spines=1,hosts=8,rate=25G,uplink=10G"
 _FAST: Final = "leaf-spine:leaves=4,spines=1,hosts=8,rate=100G"
 _SIZE: Final = 61_706
 _ALONE_S: Final = 8 * -(-_SIZE // LANES) * (frame_bytes(LANES) + AROUND) / 25e9
-"""of a model of that size on a link"""
+"""seconds that a model of that size takes on a link"""
 A: Final = (*_rack(1), *_rack(2))
 A1: Final = (*_rack(1, 1, 2), *_rack(2, 1, 2))
 A2: Final = (*_rack(1, 3, 2), *_rack(2, 3, 2))
@@ -399,14 +399,14 @@ D: Final = (*_rack(1, 7, 2), *_rack(4, 1, 2))
 
 
 def _phi(phi: float, times: float = 1.0) -> float:
-    """Seconds of computing beside a communication of ``times`` a model."""
+    """Return the seconds of computing for a share ``phi`` of communication of ``times`` models."""
     return _ALONE_S * times * (1 - phi) / phi
 
 
 def trainer(
     hosts: tuple[str, ...], plan: str = "steiner", phi: float = 0.4, size: int = 1, begin: float = 0.0
 ) -> Trainer:
-    """A job of `size` models, a share phi of whose iterations is communication when it is alone at 25 Gb/s."""
+    """Return a job of `size` models that alone at 25 Gb/s communicates for a share phi of its iterations."""
     return Trainer(hosts, plan, _SIZE * size, _phi(phi, size), begin * _ALONE_S)
 
 
@@ -446,4 +446,4 @@ POINTS: Final = (
         )
     ),
 )
-"""the first four are those of the sample"""
+"""the first four are the points of the sample"""

@@ -1,7 +1,7 @@
-"""A cluster over its jobs' lives: waiting, placement, speed beside each other, and ends.
+"""A cluster over the lives of its jobs: waiting, placement, concurrent progress, and ends.
 
-Between two events (an arrival, an end) nothing changes but progress, so the iteration times of jobs that share links
-are found once for each set of them, by the fluid of `calibration.py`, and lengths follow.
+Between two events (an arrival, an end) only the jobs' progress changes. The iteration times of jobs that share links
+are therefore computed once for each set of jobs, by the fluid model of `calibration.py`; job lengths follow from them.
 """
 
 from collections import Counter
@@ -28,18 +28,18 @@ from studies.placement.calibration import RING_SHARE, ClusterJob, FluidJob, stea
 from studies.placement.settings import PLENTY, ClusterScenario
 
 _SLOTS: Final = 2
-"""that a job takes of a switch, as policies count them"""
+"""slots of a switch that a job takes, in the count of the policies"""
 _RETRIES: Final = 8
-"""waiting tasks that may be passed at one time, as of the orchestrator"""
+"""number of waiting tasks that may be passed over at one time, as in the orchestrator"""
 OWNERS: Final = 4
 RING_WINDOWS: Final = {25: 4, 100: 2}
-"""by rate, Gb/s: a ring's window over a tree's, as the planner chooses them between racks (powers of two)"""
+"""by rate in Gb/s: ratio of a ring's window to a tree's, as the planner chooses them between racks (powers of two)"""
 _AHEAD: Final = 1e-9
 
 
 @dataclass(frozen=True)
 class FinishedJob:
-    """A job that has ended. ``racks``: number of racks that it was spread over."""
+    """A job that has ended. ``racks``: number of racks over which it was spread."""
 
     name: str
     wait_s: float
@@ -47,7 +47,7 @@ class FinishedJob:
     slowdown: float
     racks: int
     in_time: bool
-    """before its deadline, ten times its length alone after its arrival"""
+    """whether it ended before its deadline: ten times its length alone after its arrival"""
 
 
 @dataclass
@@ -57,22 +57,22 @@ class _Running:
     began_s: float
     left: float
     trees: tuple[ModelCopies, ...]
-    """that are as good, the best first; none where no switch on its way can add up"""
+    """its trees, best first; empty if no switch on its paths can aggregate"""
     ring: ModelCopies
     ring_weight: float
-    """what its ring's flows take of a link over what a tree's do"""
+    """ratio of the link share of its ring's flows to that of a tree's"""
     tree: ModelCopies | None = None
-    """that it has now"""
+    """its current tree; None: its ring"""
     iteration_s: float = 1.0
 
     @property
     def choice(self) -> int:
-        """Which of its trees it has; -1: its ring."""
+        """Index of its current tree in ``trees``; -1: its ring."""
         return -1 if self.tree is None else [id(tree) for tree in self.trees].index(id(self.tree))
 
     @property
     def copies(self) -> ModelCopies:
-        """The load that it puts on links now."""
+        """Its current load on links."""
         return self.ring if self.tree is None else self.tree
 
     def flow(self) -> FluidJob:
@@ -87,16 +87,16 @@ class ClusterRun:
 
     Parameters
     ----------
-    scenario : Scenario
+    scenario : ClusterScenario
         The cluster.
     jobs : sequence of ClusterJob
-        By arrival.
+        Jobs by arrival.
     policy : str or function
         A placement policy, or its name.
     order : str
-        Of tasks that wait.
+        Order of waiting tasks.
     backfill : bool
-        Whether one that does not fit lets others pass.
+        Whether later tasks may pass a task that does not fit.
     """
 
     scenario: ClusterScenario
@@ -171,7 +171,7 @@ class ClusterRun:
                 continue
             try:
                 self._begin(task)
-            except Rejection:  # the policy would rather wait
+            except Rejection:  # the policy prefers to wait
                 failed += 1
                 if not self.backfill or failed >= _RETRIES:
                     return
@@ -209,7 +209,7 @@ class ClusterRun:
         return float(job_run.job.model.compute_s + longest)
 
     def _give_slots(self) -> None:
-        """Give slots: by value, all jobs contend anew; otherwise jobs keep what they got when they came."""
+        """Reassign trees by value, if the scenario asks for it; otherwise jobs keep what they got at their start."""
         if self.scenario.giving != "value":
             return
         contenders = [
@@ -233,7 +233,7 @@ class ClusterRun:
             left.subtract(job_run.copies.slots)
         return left
 
-    # --- what policies see
+    # --- the policies' view
 
     def _task(self, job: ClusterJob) -> Task:
         number = int(job.name.removeprefix("job"))
@@ -275,7 +275,7 @@ class ClusterRun:
             for name, job_run in self._running.items()
         }
 
-    # --- how fast jobs are
+    # --- iteration times
 
     def _find_times(self) -> None:
         for group in self._groups():
@@ -292,7 +292,7 @@ class ClusterRun:
         flows = [job_run.flow() for job_run in group]
         if len(group) == 1:
             return [flows[0].alone_s(self._capacity)]
-        # Phases are those of jobs that began at any time; drawn by the jobs' names, so that policies meet the same.
+        # Jobs begin at random phases, drawn by the jobs' numbers, so that all policies have the same phases.
         numbers = [int(job_run.job.name.removeprefix("job")) for job_run in group]
         shifts = [np.random.Generator(np.random.Philox(number)).random() for number in numbers]
         shifted = [
@@ -302,7 +302,7 @@ class ClusterRun:
         return steady_times(shifted, self._capacity)
 
     def _groups(self) -> list[list[_Running]]:
-        """Jobs that share links, directly or by others."""
+        """Return groups of jobs that share links, directly or through other jobs."""
         groups: list[tuple[set[int], list[_Running]]] = []
         for job_run in sorted(self._running.values(), key=lambda job_run: job_run.job.name):
             links, members = set(job_run.copies.copies), [job_run]
@@ -321,7 +321,7 @@ _RACKS: dict[tuple[str, int, tuple[int, ...]], Racks] = {}
 
 
 def racks_of(scenario: ClusterScenario) -> Racks:
-    """The racks of a scenario's topology, made once in a process."""
+    """Return the racks of a scenario's topology, built once per process."""
     key = (scenario.network, scenario.rate_gbps, scenario.incapable)
     if key not in _RACKS:
         _RACKS[key] = Racks(scenario.topology())

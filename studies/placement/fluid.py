@@ -1,4 +1,4 @@
-"""Jobs that compute, then communicate, over and over, on links that they share: bits as a fluid."""
+"""Jobs that compute and communicate in turns on shared links: bits as a fluid."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -25,46 +25,46 @@ def iteration_ends(
     begin: Array,
     rounds: int,
 ) -> Array:
-    """When every job ends its iterations.
+    """Return the end times of every job's iterations.
 
-    Flows share a link as frames of one size do in a FIFO queue, evenly, or by weights: a job whose frames come from
-    ``copies`` flows gets as many shares (max-min over flows, by progressive filling). A job's flows advance together: a
-    tree or a ring goes at the pace of its slowest link.
+    Flows share a link like frames of one size in a FIFO queue: equally, or by weights. A job whose frames come from
+    ``copies`` flows gets that many shares (max-min over flows, by progressive filling). The flows of a job advance
+    together: a tree or a ring moves at the pace of its slowest link.
 
     Parameters
     ----------
     compute, latency : float64 (jobs,)
-        Seconds of an iteration before it communicates, and after its last bit was sent.
+        Seconds of an iteration before communication, and after its last bit was sent.
     stream : float64 (jobs,)
-        Bits that one of its flows carries in an iteration, over the flow's weight.
+        Bits of one of its flows per iteration, divided by the flow's weight.
     starts : int64 (jobs + 1,)
-        Where a job's links begin in ``links`` and ``bits``.
+        First index of each job's links in ``links`` and ``bits``.
     links, bits : int64, float64
-        Links that a job uses, and what it puts on each in an iteration.
+        Links of each job, and its bits on each per iteration.
     capacity : float64 (links,)
-        Bit/s.
+        Rate of each link, bit/s.
     begin : float64 (jobs,)
-        When a job's first iteration begins.
+        Start time of each job's first iteration, s.
     rounds : int
-        Iterations of each job; all go on until the last job has so many, and what comes later is not told.
+        Number of iterations per job; all jobs continue until the last one has so many; later ends are not returned.
 
     Returns
     -------
     float64 (jobs, rounds)
-        Seconds.
+        End times, s.
     """
     jobs, count = len(compute), len(capacity)
     ends = np.zeros((jobs, rounds))
     done = np.zeros(jobs, np.int64)
     sending = np.zeros(jobs, np.bool_)
     wake = begin + compute
-    left = np.zeros(jobs)  # share of the iteration's bits
-    rate = np.zeros(jobs)  # share a second
+    left = np.zeros(jobs)  # share of the iteration's bits that is left
+    rate = np.zeros(jobs)  # share per second
     free, weight = np.zeros(count), np.zeros(count)
     fixed = np.zeros(jobs, np.bool_)
     now, behind = 0.0, jobs
     while behind > 0:
-        # rates: max-min over the flows of those that send
+        # rates: max-min over the flows of the sending jobs
         for place in range(count):
             free[place], weight[place] = capacity[place], 0.0
         waiting = 0

@@ -1,6 +1,6 @@
-"""Forecasts of links' loads that were measured on packets: on/off traffic of others, and jobs that train.
+"""Forecasts of link loads measured on packets: on/off background traffic, and training jobs.
 
-A reading is what the port's counter says that an uplink was busy since the last one.
+A reading is the time for which an uplink was busy since the last reading, by the port's counter.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ from studies.placement.calibration import (
 
 TOPOLOGY: Final = "leaf-spine:leaves=2,spines=1,hosts=8,rate=25G"
 EVERY_PS: Final = 20_000_000
-"""between two readings"""
+"""time between two readings"""
 AHEAD: Final = 10
 METHODS: Final = ("mean", "ewma", "ar", "boosted-trees")
 _FRAME_S: Final = 8 * 1110 / 25e9
@@ -46,7 +46,7 @@ _ENDLESS: Final = 1 << 60
 
 @dataclass(frozen=True)
 class UplinkLoad:
-    """The load of the uplink: on/off flows whose bursts last so many readings on average, and jobs."""
+    """The load of the uplink: on/off flows whose bursts last ``burst`` readings on average, and jobs."""
 
     name: str
     share: float = 0.0
@@ -66,7 +66,7 @@ LOADS: Final = (
 
 @dataclass(frozen=True)
 class ForecastCell:
-    """A load, measured once for all methods."""
+    """A load that is measured once for all methods."""
 
     load: UplinkLoad
     seed: int
@@ -75,7 +75,7 @@ class ForecastCell:
 
 @record
 class ForecastRow:
-    """Error of a method on readings that it did not learn from."""
+    """Error of a method on readings from which it did not learn."""
 
     load: str = column("load")
     method: str = column("method")
@@ -94,18 +94,18 @@ class ForecastTrace:
 
 @dataclass(frozen=True)
 class Bursts(Across):
-    """The same between two leaves, in bursts of so many frames."""
+    """Background traffic between two leaves in bursts of ``burst_frames`` frames."""
 
     burst_frames: int = 16
 
     def endpoints(self, topology: Topology) -> BackgroundEndpoints:
-        """Make the sources."""
+        """Return the sources."""
         options = SourceOptions(burst_frames=self.burst_frames)
         return BackgroundEndpoints(topology, self.demands(topology), options, self.seed)
 
 
 def measure(cell: ForecastCell) -> Floats:
-    """Share of the time that the first leaf's uplink was busy, reading by reading, float64 (readings,)."""
+    """Return the share of time for which the first leaf's uplink was busy, per reading, float64 (readings,)."""
     about = cell.load
     frames = max(1, round(about.burst * EVERY_PS / 1e12 / _FRAME_S))
     others = Bursts("gravity", about.share, cell.seed, burst_frames=frames) if about.share else None
@@ -135,7 +135,7 @@ def measure(cell: ForecastCell) -> Floats:
 
 
 def _shifted(job: Trainer, seed: int) -> Trainer:
-    """Seeds of jobs differ by when they begin and how long they compute."""
+    """Return a job with a start time and a time of computing that depend on the seed."""
     random = np.random.Generator(np.random.Philox(key=[seed, len(job.hosts) * job.elements]))
     compute = job.compute_s * (1 + 0.2 * float(random.random()))
     return Trainer(job.hosts, job.plan, job.elements, compute, job.begin_s + float(random.random()) * compute)
@@ -155,7 +155,7 @@ def run_forecasts(cell: ForecastCell) -> Iterator[ForecastRow | ForecastTrace]:
     yield ForecastTrace(cell.load.name, tuple(float(series[end + AHEAD - 1]) for end in ends), tuple(forecasts))
 
 
-# Inference beside training, on packets: requests with answers of 16 frames, and jobs that train on the same links.
+# Inference beside training, on packets: requests with answers of 16 frames, and training jobs on the same links.
 
 
 INFERENCE_TOPOLOGY: Final = "leaf-spine:leaves=4,spines=1,hosts=8,rate=25G"
@@ -170,13 +170,13 @@ PLACES: Final = {
     "on the workers' hosts": ("h1", "h2", "h3", "h4"),
     "in the clients' rack": ("h9", "h10", "h11", "h12"),
 }
-"""where servers are: the clients are in the second rack, with half of the first job's workers"""
+"""hosts of the servers; the clients are in the second rack, with half of the first job's workers"""
 _LATEST_PS: Final = 10 * PS_PER_S
 
 
 @dataclass(frozen=True)
 class InferenceCell:
-    """Requests from one place, at a rate of each client, in a class of their own or in that of all."""
+    """Requests to servers in one place, at a rate per client, in a separate traffic class or the default one."""
 
     place: str
     rate_hz: float
@@ -187,7 +187,7 @@ class InferenceCell:
 
 @record
 class InferenceRow:
-    """Latencies from asking to the last frame of the answer."""
+    """Latencies from a request to the last frame of its answer."""
 
     place: str = column("servers")
     rate_hz: float = column("requests/s a client", "{:g}")
@@ -197,9 +197,9 @@ class InferenceRow:
     p99_us: float = column("p99, us", "{:.1f}")
     unloaded_p50_us: float
     unloaded_p99_us: float = column("p99 without training, us", "{:.1f}")
-    """of the same requests where nothing trains"""
+    """99th percentile of the same requests without training"""
     training: float = column("training", "{:.3f}")
-    """iteration of the slower of two jobs over that without requests"""
+    """iteration time over that without requests, of the job that is slowed down more"""
 
     @property
     def ratio(self) -> float:
@@ -208,7 +208,7 @@ class InferenceRow:
 
 
 def run_inference(cell: InferenceCell) -> Iterator[InferenceRow]:
-    """Run the same requests alone and beside training. ``ClusterError`` if one has no answer, or a sum is wrong."""
+    """Run the same requests alone and beside training. ``ClusterError`` if an answer is missing, or a sum is wrong."""
     requests = Requests(
         CLIENTS,
         PLACES[cell.place],
@@ -240,7 +240,7 @@ def _without() -> list[float]:
 
 
 def _run(requests: Requests | None, jobs: Sequence[Trainer]) -> tuple[list[float], list[float]]:
-    """Latencies of all requests, us, and mean seconds of an iteration of every job."""
+    """Return latencies of all requests, us, and mean seconds of an iteration of every job."""
     settings = SwitchSettings(dscp_classes={CODE_POINT: CLASS})
     with (
         EmbeddedSwitches(load(INFERENCE_TOPOLOGY), bundled(LANES), settings=settings) as switches,

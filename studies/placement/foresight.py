@@ -1,7 +1,7 @@
-"""The value of a forecast of others' traffic for tasks, on packets, where bursts outlast a task.
+"""The value of forecasts of background traffic for tasks, on packets, with bursts that outlast a task.
 
-The same runs as those of telemetry. Placements go by the last reading of counters, by what a forecast makes of all
-readings so far, by the bursts that there are, or by those that there will be while the task runs: a perfect forecast.
+The runs are those of the telemetry part. Placements use the last reading of counters, a forecast from all readings so
+far, the current bursts, or the bursts during the task, which is a perfect forecast.
 """
 
 from collections import deque
@@ -30,13 +30,13 @@ from studies.placement.telemetry import (
 )
 
 EVERY_S: Final = 0.05
-"""between two readings"""
+"""seconds between two readings"""
 TASK_S: Final = 0.2
-"""about what a task takes, which the forecast is for"""
+"""approximate seconds that a task takes, for which the forecast is made"""
 AHEAD: Final = 2
-"""readings from now: the middle of a task"""
+"""forecast horizon in readings: the middle of a task"""
 KEPT: Final = 256
-"""readings that are learned from"""
+"""number of last readings from which forecasts are learned"""
 MEASURED: Final = "measured"
 NOW: Final = "bursts now"
 FUTURE: Final = "bursts to come"
@@ -45,7 +45,7 @@ WAYS: Final = (MEASURED, "ewma", "ar", NOW, FUTURE)
 
 @dataclass(frozen=True)
 class ForesightCell:
-    """A run: others' bursts, and what placements go by."""
+    """A run: the background's bursts, and the information that placements use."""
 
     bursts: Bursting
     way: str
@@ -54,7 +54,7 @@ class ForesightCell:
 
 @record
 class ForesightRow:
-    """The row of a run."""
+    """The mean completion time of a run."""
 
     burst_s: float = column("bursts, s", "{:g}")
     way: str = column("placed by")
@@ -63,12 +63,12 @@ class ForesightRow:
 
 
 def foresight_cells(bursts: Sequence[Bursting], ways: Sequence[str], seeds: Sequence[int]) -> list[ForesightCell]:
-    """Every way on the same bursts and arrivals."""
+    """Return a cell for every way with the same bursts and arrivals."""
     return [ForesightCell(own, way, seed) for own in bursts for way in ways for seed in seeds]
 
 
 def run_foresight(cell: ForesightCell) -> Iterator[ForesightRow]:
-    """A run. ``ClusterError`` when a sum is wrong."""
+    """Run a cell. ``ClusterError`` if a sum is wrong."""
     about = TelemetryCell(cell.bursts, "nothing", EVERY_S, 0.0, cell.seed)
     background = OnOff("gravity", SHARE / 2, cell.seed, mean_s=cell.bursts.mean_s)
     with (
@@ -81,7 +81,7 @@ def run_foresight(cell: ForesightCell) -> Iterator[ForesightRow]:
 
 
 class ForesightRun(TelemetryRun):
-    """Placements go by ``way``; all links between switches are read all the time."""
+    """A run whose placements use ``way``; all links between switches are read periodically."""
 
     def __init__(self, cell: TelemetryCell, switches: EmbeddedSwitches, network: JobNetwork, way: str) -> None:
         super().__init__(cell, switches, network)
@@ -96,7 +96,7 @@ class ForesightRun(TelemetryRun):
         self._readings: dict[Hop, deque[float]] = {hop: deque(maxlen=KEPT) for hop in self._sent}
 
     def watch(self, number: int) -> None:
-        """Read at this multiple of `EVERY_S`, and from then on."""
+        """Schedule a reading at this multiple of `EVERY_S`, and all later ones."""
         at_ps = round(number * EVERY_S * PS_PER_S)
 
         def read() -> None:
@@ -110,7 +110,7 @@ class ForesightRun(TelemetryRun):
         self.clockwork.at(at_ps, read)
 
     def known(self) -> dict[Hop, int]:
-        """The load of others that placement knows, by the run's way."""
+        """Return the background load that placement uses, bit/s, by the run's way."""
         if self._way in (NOW, FUTURE):
             ahead_ps = round(TASK_S * PS_PER_S) if self._way == FUTURE else 1
             shares = self.sources.busy_shares(self.network.now, ahead_ps)
@@ -120,7 +120,7 @@ class ForesightRun(TelemetryRun):
         return {hop: round(bps) for hop, bps in loads.items() if bps > 0}
 
     def _of(self, readings: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> float:
-        """Forecast of others' load on a link from the readings so far; the last reading if they are too few."""
+        """Return the forecast load of a link from the readings so far; the last reading if they are too few."""
         if self._way == MEASURED or not readings.any():
             return float(readings[-1])
         try:

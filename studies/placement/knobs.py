@@ -17,29 +17,29 @@ from p4reduce.workers.training.loops import TrainingOptions, TrainingTask, singl
 from p4switch.base.values import PS_PER_S
 from studies.frame import column, percent, record
 
-# Several small whole numbers in one 32-bit lane, such that sums of lanes hold the sums of the numbers.
+# Several small whole numbers in one 32-bit lane; sums of lanes contain the sums of the numbers.
 
 
 Ints = NDArray[np.int32]
 _WORD: int = 31
-"""bits of a lane that a sum may use: it stays positive"""
+"""bits of a lane that a sum may use, so that it stays positive"""
 
 
 @dataclass(frozen=True)
 class NumberPacking:
-    """Numbers of ``-level..level`` (or ``0..level``) of so many workers, side by side in int32.
+    """Packing of numbers in ``-level..level`` (or ``0..level``) of several workers side by side in int32.
 
-    Each number is sent as its distance from the least one, so a field never borrows from the next; n workers add up to
-    n times the range, which decides the bits of a field.
+    Each number is sent as its distance from the smallest one, so a field never borrows from the next. A sum over n
+    workers has n times the range, which determines the bits of a field.
 
     Attributes
     ----------
     workers : int
-        Who add up.
+        Number of workers that are summed.
     level : int
-        The largest number of one of them, at least 1.
+        Largest number of a worker, at least 1.
     signed : bool
-        Whether -level is the least one; else 0.
+        Whether the smallest number is -level; otherwise it is 0.
     """
 
     workers: int
@@ -52,16 +52,16 @@ class NumberPacking:
 
     @property
     def bits(self) -> int:
-        """Bits of the field of a number."""
+        """Bits of a number's field."""
         return (self.workers * self.level * (2 if self.signed else 1)).bit_length()
 
     @property
     def in_word(self) -> int:
-        """Numbers of a lane."""
+        """Count of numbers in a lane."""
         return _WORD // self.bits
 
     def pack(self, numbers: Ints) -> Ints:
-        """Lanes, int32 (ceil(count / in_word),). ``ValueError`` for a number that is out of range."""
+        """Return lanes, int32 (ceil(count / in_word),). ``ValueError`` for a number that is out of range."""
         least = -self.level if self.signed else 0
         if numbers.size and not (least <= int(numbers.min()) and int(numbers.max()) <= self.level):
             raise ValueError(f"numbers: must be {least}..{self.level}")
@@ -71,44 +71,45 @@ class NumberPacking:
         return np.asarray((fields << shifts).sum(axis=1, dtype=np.int32), np.int32)
 
     def unpack(self, sums: Ints, count: int) -> Ints:
-        """The sums of ``count`` numbers, int32, from sums of the lanes of all workers."""
+        """Return the sums of ``count`` numbers, int32, from sums of the lanes of all workers."""
         shifts = self.bits * np.arange(self.in_word, dtype=np.int32)
         fields = (sums[:, None] >> shifts & (1 << self.bits) - 1).reshape(-1)[:count]
         return np.asarray(fields - (self.workers * self.level if self.signed else 0), np.int32)
 
 
-# Ways to sum gradients over workers: as float32, in a few bits, or a part of them. All sums are the switches'.
+# Methods to sum gradients over workers: as float32, in a few bits, or only a part of the numbers. The switches compute
+# all sums.
 #
-# Each worker has an exchange of its own, which keeps what it did not send (error feedback: Karimireddy et al.,
-# "Error feedback fixes SignSGD", ICML 2019).
+# Each worker has a separate exchange object, which keeps what the worker did not send (error feedback: Karimireddy et
+# al., "Error feedback fixes SignSGD", ICML 2019).
 
 
 BLOCK: Final = 1024
-"""numbers of one scale"""
+"""count of numbers with a common scale"""
 FRAME: Final = 256
 """lanes of a frame"""
 
 
 class GradientExchange(Protocol):
-    """Replaces a worker's gradient by (about) the sum over all workers, the same bits at each of them."""
+    """Replaces a worker's gradient by (about) the sum over all workers, with the same bits at each of them."""
 
     def __call__(self, comm: Communicator, gradient: FloatArray) -> None:
         """Reduce a gradient in place; all workers call this."""
 
 
 class Float32Exchange:
-    """float32."""
+    """Exchange of gradients as float32."""
 
     def __call__(self, comm: Communicator, gradient: FloatArray) -> None:
-        """An all-reduce."""
+        """Sum the gradient with an all-reduce."""
         comm.all_reduce(gradient)
 
 
 class Quantized:
-    """A few bits for each number, packed into lanes; all workers share the largest number of a block as its scale.
+    """A few bits for each number, packed into lanes; a block's scale is its largest number over all workers.
 
-    Scales come first: each worker's own, gathered. Without feedback rounding is random, so it has no bias; with it
-    rounding is to the nearest, and what it lost is added to the next gradient.
+    Each worker's scales are gathered first. Without feedback, rounding is random and therefore unbiased; with feedback,
+    rounding is to the nearest, and the error is added to the next gradient.
     """
 
     def __init__(self, size: int, workers: int, level: int, *, feedback: bool, seed: int) -> None:
@@ -118,7 +119,7 @@ class Quantized:
         self._largest = np.zeros((workers, -(-size // BLOCK)), np.float32)
 
     def __call__(self, comm: Communicator, gradient: FloatArray) -> None:
-        """An all-gather of scales and an all-reduce of lanes."""
+        """Sum the gradient with an all-gather of scales and an all-reduce of lanes."""
         if self._left is not None:
             gradient += self._left
         blocks = np.zeros(self._largest.shape[1] * BLOCK, np.float32)
@@ -139,10 +140,10 @@ class Quantized:
 
 
 class TopElements:
-    """Each worker gives its own largest numbers; the rest waits for its next gradient.
+    """Each worker contributes its largest numbers; the rest waits for its next gradient.
 
-    A switch adds lanes at places, so all must send the same places: first who gives what is counted, then numbers go
-    for all places that at least one worker gives.
+    A switch adds lanes by position, so all workers must send the same positions: a first all-reduce counts which
+    positions workers choose; a second one sums the numbers at all positions that at least one worker chose.
     """
 
     def __init__(self, size: int, workers: int, share: float) -> None:
@@ -151,7 +152,7 @@ class TopElements:
         self._left = np.zeros(size, np.float32)
 
     def __call__(self, comm: Communicator, gradient: FloatArray) -> None:
-        """An all-reduce of marks and one of numbers."""
+        """Sum the gradient with an all-reduce of marks and one of numbers."""
         self._left += gradient
         own = np.argpartition(np.abs(self._left), self._left.size - self._count)[-self._count :]
         marks = np.zeros(self._left.size, np.int32)
@@ -159,7 +160,7 @@ class TopElements:
         lanes = self._packing.pack(marks)
         comm.all_reduce(lanes)
         places = np.flatnonzero(self._packing.unpack(lanes, marks.size))
-        numbers = self._left[places]  # what one gives at the others' places costs nothing more
+        numbers = self._left[places]  # numbers at positions that others chose are free
         self._left[places] = 0.0
         comm.all_reduce(numbers)
         gradient[:] = 0.0
@@ -167,9 +168,9 @@ class TopElements:
 
 
 class TopFrames:
-    """The frames that are largest over all workers, by the sum of their norms; the rest waits.
+    """Sums the frames with the largest sums of norms over all workers; the rest waits.
 
-    All know the norms' sums, so all choose the same frames.
+    All workers know the sums of the norms, so all choose the same frames.
     """
 
     def __init__(self, size: int, share: float) -> None:
@@ -178,7 +179,7 @@ class TopFrames:
         self._left = np.zeros(self._frames * FRAME, np.float32)
 
     def __call__(self, comm: Communicator, gradient: FloatArray) -> None:
-        """An all-reduce of norms and one of frames."""
+        """Sum the gradient with an all-reduce of norms and one of frames."""
         self._left[: gradient.size] += gradient
         frames = self._left.reshape(self._frames, FRAME)
         norms = np.sqrt(np.square(frames).sum(axis=1))
@@ -192,31 +193,31 @@ class TopFrames:
         gradient[:] = total.reshape(-1)[: gradient.size]
 
 
-# Training loops, one for each way not to wait for the network or for each other.
+# Training loops, one for each method that avoids waiting for the network or for other workers.
 #
-# Plain SGD in all of them, whose rate falls to 0 by equal steps. Workers' computing times differ from round to
-# round, the same in all loops: one in four takes twice as long.
+# All of them use plain SGD with a learning rate that falls linearly to 0. Workers' computing times vary by round in the
+# same way in all loops: one in four takes twice as long.
 
 
 SLOW: Final = 2.0
 SLOW_SHARE: Final = 0.25
 PATIENCE: Final = 1.25
-"""of a usual computing time, after which a round goes on without those that are late"""
+"""multiple of the usual computing time after which a round continues without late workers"""
 
 
 def rate_at(task: TrainingTask, iteration: int) -> float:
-    """The learning rate of an iteration."""
+    """Return the learning rate of an iteration."""
     return task.options.learning_rate * (1.0 - iteration / task.iterations)
 
 
 def compute_seconds(task: TrainingTask, rank: int, gradients: int) -> list[float]:
-    """Seconds that a worker computes each of its gradients."""
+    """Return the seconds that a worker computes each of its gradients."""
     random = np.random.Generator(np.random.Philox(key=[task.options.seed, rank]))
     return [task.compute_seconds * (SLOW if drawn < SLOW_SHARE else 1.0) for drawn in random.random(gradients)]
 
 
 def synchronous(comm: Communicator, task: TrainingTask, exchange: GradientExchange, every: int = 1) -> FloatArray:
-    """All-reduces of gradients after each of them, or of what weights have moved after ``every`` local steps."""
+    """All-reduce each gradient, or the change of the weights after every ``every`` local steps; return the weights."""
     parameters = task.model.initial(task.options.seed)
     gradient, agreed = np.empty_like(parameters), parameters.copy()
     seconds = compute_seconds(task, comm.rank, task.iterations)
@@ -238,10 +239,10 @@ def synchronous(comm: Communicator, task: TrainingTask, exchange: GradientExchan
 
 
 def partial(comm: Communicator, task: TrainingTask, exchange: GradientExchange) -> tuple[FloatArray, float]:
-    """Rounds that wait for `PATIENCE`: whose gradient is not ready gives zeros, and the gradient when it is.
+    """Train in rounds that wait for `PATIENCE`; late workers contribute zeros, and their gradient in a later round.
 
-    Returns the weights, and how many gradients came in a round on average. One more number in each all-reduce counts
-    those who gave something.
+    Returns the weights, and the mean number of gradients per round. One more number in each all-reduce counts the
+    contributing workers.
     """
     parameters = task.model.initial(task.options.seed)
     vector = np.empty(parameters.size + 1, np.float32)
@@ -267,7 +268,7 @@ def partial(comm: Communicator, task: TrainingTask, exchange: GradientExchange) 
 
 
 def asynchronous(comm: Communicator, task: TrainingTask, staleness: int | None) -> FloatArray:
-    """A parameter server: each gradient moves the weights when it comes; what workers get back is what is there."""
+    """Train with a parameter server that applies each gradient at once and returns its current weights."""
     weights = task.model.initial(task.options.seed)
     rate = task.options.learning_rate
     if comm.is_server:
@@ -278,7 +279,7 @@ def asynchronous(comm: Communicator, task: TrainingTask, staleness: int | None) 
     seconds = compute_seconds(task, comm.rank, task.iterations)
     for iteration in range(task.iterations):
         task.gradient(weights, iteration, travelling)
-        travelling *= np.float32(rate_at(task, iteration) / rate)  # the server has one rate for all rounds
+        travelling *= np.float32(rate_at(task, iteration) / rate)  # the server has the same rate for all rounds
         comm.compute(seconds[iteration])
         comm.push_pull(travelling, rate, staleness=staleness)
         weights, travelling = travelling, weights
@@ -289,12 +290,12 @@ WORKERS: Final = 8
 TOPOLOGY: Final = "leaf-spine-8"
 FLOAT: Final = "float32"
 MakeExchange = Callable[[int, int, int], GradientExchange]
-"""from a gradient's size, the number of workers, and a seed"""
+"""function of a gradient's size, the number of workers, and a seed"""
 
 
 @dataclass(frozen=True)
 class Knob:
-    """A way to train: what is exchanged, after how many local steps, who is waited for."""
+    """A training method: the exchange, the number of local steps, and which workers a round waits for."""
 
     make: MakeExchange = field(default=lambda size, workers, seed: Float32Exchange())
     every: int = 1
@@ -349,7 +350,7 @@ class KnobCell:
     knob: str
     seed: int
     epochs: int = 0
-    """0: as many as the data set has"""
+    """number of epochs; 0: the data set's"""
 
 
 @record
@@ -360,15 +361,15 @@ class KnobRow:
     knob: str = column("knob")
     seed: int
     accuracy: float = column("accuracy", percent(2))
-    """share of the test set that the weights at the end recognize"""
+    """share of the test set that the final weights recognize"""
     bytes: int
-    """of INC frames on all links, what was sent again among them"""
+    """bytes of INC frames on all links, including resends"""
     busiest: int
-    """of the directed link that carried most"""
+    """bytes on the busiest directed link"""
     time_s: float
-    """virtual, computing included"""
+    """virtual time, including computing"""
     gradients: float = column("gradients a round", "{:.2f}")
-    """that came in a round, on average"""
+    """mean number of gradients in a round"""
 
 
 def run_knob(cell: KnobCell) -> list[KnobRow]:

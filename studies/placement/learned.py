@@ -17,18 +17,18 @@ from studies.placement.calibration import draw_jobs
 from studies.placement.flow_model import ClusterRun
 from studies.placement.settings import SMALL_HOSTS, ClusterScenario
 
-# A policy that scores candidates by a small network: sampled while it learns, the best one afterwards.
+# A policy that scores candidates with a small network: it samples while it learns, and takes the best afterwards.
 #
-# As DeepRM (Mao et al., "Resource management with deep reinforcement learning", HotNets 2016) it may let a task
-# wait, too. It sees the candidates of 'ina-aware' and that policy's predictions among other features, so it can be
-# as good.
+# Like DeepRM (Mao et al., "Resource management with deep reinforcement learning", HotNets 2016) it may also let a task
+# wait. It sees the candidates of 'ina-aware', and that policy's predictions among other features, so it can be equally
+# good.
 
 
 Floats = NDArray[np.float64]
 FEATURES: Final = 11
 HIDDEN: Final = 16
 AHEAD: Final = 2
-"""ends of other tasks that a task may wait for"""
+"""number of other tasks' ends for which a task may wait"""
 _LEAST: Final = 1e-12
 
 
@@ -42,7 +42,7 @@ class LayerWeights:
 
     @classmethod
     def drawn(cls, seed: int) -> "LayerWeights":
-        """Draw initial weights, with hardly any preference."""
+        """Draw initial weights with almost no preference."""
         random = np.random.Generator(np.random.Philox(seed))
         return cls(
             random.normal(0, 0.5 / FEATURES**0.5, (FEATURES, HIDDEN)),
@@ -51,13 +51,13 @@ class LayerWeights:
         )
 
     def parts(self) -> tuple[Floats, Floats, Floats]:
-        """The arrays, to be changed in place."""
+        """Return the arrays, for changes in place."""
         return self.inner, self.outer, self.linear
 
 
 @dataclass
 class Learned:
-    """A placement policy. With ``random`` it draws from its probabilities and sums up their gradients."""
+    """A learned placement policy. With ``random`` it samples by its probabilities and accumulates their gradients."""
 
     weights: LayerWeights
     random: np.random.Generator | None = None
@@ -67,7 +67,7 @@ class Learned:
         self.gradient = LayerWeights(*(np.zeros_like(part) for part in self.weights.parts()))
 
     def __call__(self, task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
-        """The hosts of a candidate; `Rejection` where it would rather wait."""
+        """Return the hosts of a candidate; raise `Rejection` if waiting scores higher."""
         room = cluster.check(task)
         options = shares(cluster, task, room)
         hosts = [hosts_of(cluster, task, room, share) for share in options]
@@ -100,7 +100,7 @@ class Learned:
         return hosts[chosen], {"candidates": len(options)}
 
     def _waits(self, task: Task, cluster: ClusterView, now_s: float) -> float | None:
-        """Logarithm of how long it takes if it waits for one of the next ends, over now; None if no job runs."""
+        """Return log(best time with waiting for one of the next ends / time without); None if no job runs."""
         best, gone = np.inf, list[str]()
         for end_s, name in cluster.ends()[:AHEAD]:
             gone.append(name)
@@ -129,13 +129,13 @@ class Learned:
 LEARNED: Final = "learned"
 HEURISTICS: Final = ("packed", "netpack", "cassini", "ina-aware")
 FIRST_SEED: Final = 1000
-"""of the jobs that it learns from; those of tests are far below"""
+"""first seed of the jobs for training, far above those of tests"""
 JOBS: Final = 40
 LOAD: Final = 0.8
 ROLLOUTS: Final = 8
-"""of the same jobs, whose mean is what each is compared with"""
+"""number of runs with the same jobs; each run is compared with their mean"""
 RATE: Final = 0.03
-"""of Adam"""
+"""learning rate of Adam"""
 LEAVES: Final = 6
 
 
@@ -148,7 +148,7 @@ class LearnCell:
     scenarios: tuple[ClusterScenario, ...]
     test_seeds: tuple[int, ...]
     jobs: int
-    """of a test"""
+    """number of jobs in a test"""
 
 
 @record
@@ -158,14 +158,14 @@ class LearnRow:
     scenario: str = column("cluster")
     policy: str = column("policy")
     training: int = column("training")
-    """seed of the training; 0: it did not learn"""
+    """seed of the training; 0 for heuristics"""
     seed: int
     jct_s: float = column("mean JCT, s", "{:.0f}")
 
 
 @record
 class LearningStep:
-    """The mean JCT of an update's rollouts over that of 'packed'; each update has jobs and a cluster of its own."""
+    """An update's mean JCT over its rollouts relative to that of 'packed'; each update has new jobs and a cluster."""
 
     training: int = column("training")
     update: int = column("update")
@@ -173,7 +173,7 @@ class LearningStep:
 
 
 def scenes(random: np.random.Generator) -> Iterator[ClusterScenario]:
-    """Small clusters without end, each with others' traffic and incapable leaves of its own."""
+    """Yield small clusters without end, each with random background traffic and incapable leaves."""
     while True:
         loaded = tuple(int(leaf) + 1 for leaf in np.flatnonzero(random.random(LEAVES) < 0.4))
         incapable = tuple(int(leaf) + 1 for leaf in np.flatnonzero(random.random(LEAVES) < 0.3))
@@ -182,13 +182,13 @@ def scenes(random: np.random.Generator) -> Iterator[ClusterScenario]:
 
 
 def mean_jct(scenario: ClusterScenario, policy: str | PlacementPolicy, seed: int, jobs: int, slots: int) -> float:
-    """Seconds, of a run."""
+    """Return the mean JCT of a run in seconds."""
     drawn = draw_jobs(seed, jobs, LOAD, slots, 1e9 * scenario.rate_gbps)
     return statistics.fmean(ended.jct_s for ended in ClusterRun(scenario, drawn, policy).run())
 
 
 def learn(seed: int, updates: int) -> tuple[LayerWeights, list[float]]:
-    """Weights, and by update the mean JCT of rollouts over that of 'packed'."""
+    """Return the weights, and by update the mean JCT of rollouts over that of 'packed'."""
     random = np.random.Generator(np.random.Philox(key=[seed, 1]))
     weights = LayerWeights.drawn(seed)
     moments = [(np.zeros_like(part), np.zeros_like(part)) for part in weights.parts()]
@@ -213,7 +213,7 @@ def learn(seed: int, updates: int) -> tuple[LayerWeights, list[float]]:
 
 
 def run_learning(cell: LearnCell) -> Iterator[LearnRow | LearningStep]:
-    """Learn, and test; heuristics are tested by the first seed's training alone."""
+    """Learn a policy and test it; the cell with seed 1 also tests the heuristics."""
     weights, curve = learn(cell.seed, cell.updates)
     for update, over in enumerate(curve):
         yield LearningStep(cell.seed, update, over)

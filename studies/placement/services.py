@@ -1,8 +1,8 @@
-"""Inference beside training in the orchestrator, on packets: latencies of a service, and what training loses by it.
+"""Inference beside training in the orchestrator, on packets: latencies of a service, and the slowdown of training.
 
-A training gets hosts in several racks; then a service comes, whose clients are at hosts that are left. The orchestrator
-chooses the host of its server and gives it a class (`control_plane/placement/services.py`), or the server is drawn and
-all are in one class.
+A training gets hosts in several racks; then a service arrives whose clients are at other hosts. Either the orchestrator
+chooses the host of its server and gives it a class (`control_plane/placement/services.py`), or the server's host is
+random and all traffic has one class.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,44 +26,44 @@ NETWORKS: Final = {
     "one spine": "leaf-spine:leaves=4,spines=1,hosts=8,rate=25G",
     "two spines": "leaf-spine:leaves=4,spines=2,hosts=8,rate=25G",
 }
-"""with two, answers can keep away from the tree of a training"""
+"""topologies by name; with two spines, answers can avoid the tree of a training"""
 LEAST_WORKERS: Final = 3
 MOST_WORKERS: Final = 7
 ELEMENTS: Final = 61_706
 TRAINING_PS: Final = 130 * PS_PER_US
-"""communication takes 0.4 of a round"""
+"""computing time of a round, with which communication takes 0.4 of the round"""
 CLIENTS: Final = 5
 ANSWER: Final = 16 * LANES
 ROUND_S: Final = 230e-6
-"""about what a round of training takes"""
+"""approximate seconds of a round of training"""
 LONGER: Final = 1.8
-"""training lasts, than requests of a client do on average"""
+"""ratio of the training's length to the mean time of a client's requests"""
 MORE_ROUNDS: Final = 10
 ONE_CLASS: Final = 1
 ARRIVES_PS: Final = PS_PER_MS
 OPTIONS: Final = OrchestratorOptions(control_latency_ps=10 * PS_PER_US, measure_every_ps=PS_PER_MS, placement="spread")
-"""the training is in several racks: in one it would share no link with a service"""
+"""the training spans several racks: within one rack it would share no link with a service"""
 
 Way = Literal["chosen", "drawn"]
-"""The orchestrator chooses the server, and its frames go first; the server is drawn, and all are in one class."""
+""""chosen": the orchestrator chooses the server, whose frames go first; "drawn": a random server, one class for all"""
 WAYS: Final[tuple[Way, ...]] = ("chosen", "drawn")
 
 
 @dataclass(frozen=True)
 class ServiceCell:
-    """A training and a service that are drawn by the seed."""
+    """A training and a service, drawn by the seed."""
 
     network: str
     seed: int
     rates_hz: tuple[float, ...]
-    """of each client"""
+    """request rates of each client"""
     requests: int
-    """of each client"""
+    """number of requests of each client"""
 
 
 @record
 class ServiceRow:
-    """Latencies of a service beside training, and without; rounds of training beside the service, and without."""
+    """Latencies of a service with and without training; rounds of training with and without the service."""
 
     network: str = column("network")
     way: Way = column("server")
@@ -74,18 +74,18 @@ class ServiceRow:
     alone_us: float = column("p99 without training, us", "{:.1f}")
     ratio: float = column("ratio", "{:.3f}")
     loss: float = column("training loses", percent())
-    """of its rounds beside the service"""
+    """relative increase of the length of rounds beside the service"""
 
 
 def service_cells(
     networks: Sequence[str], seeds: Sequence[int], rates_hz: Sequence[float], requests: int
 ) -> list[ServiceCell]:
-    """A cell for each network and seed: both ways at all rates beside the same training."""
+    """Return a cell for each network and seed, which has both ways at all rates beside the same training."""
     return [ServiceCell(network, seed, tuple(rates_hz), requests) for network in networks for seed in seeds]
 
 
 def run_service(cell: ServiceCell) -> Iterator[ServiceRow]:
-    """The service beside training, and each without the other. ``ClusterError`` when something does not finish."""
+    """Run the service beside training, and each of them alone. ``ClusterError`` if something does not finish."""
     topology = load(NETWORKS[cell.network])
     random = np.random.Generator(np.random.Philox(key=[cell.seed, 46]))
     rounds = round(LONGER * cell.requests / min(cell.rates_hz) / ROUND_S) + MORE_ROUNDS
@@ -133,7 +133,7 @@ def run_service(cell: ServiceCell) -> Iterator[ServiceRow]:
 
 @dataclass(frozen=True)
 class _Ran:
-    """Tasks at their hosts, (start, end) of rounds by task, and of the service, with its latencies."""
+    """Tasks at their hosts, (start, end) of rounds by task, and times and latencies of the service, if there is one."""
 
     tasks: tuple[Task, ...]
     rounds: dict[str, list[tuple[int, int]]]
@@ -165,7 +165,7 @@ def _run(topology: Topology, tasks: Sequence[Task]) -> _Ran:
 
 
 def _beside(rounds: Sequence[tuple[int, int]], ran: _Ran) -> float:
-    """Mean length of rounds while the service runs; ``ClusterError`` where training ended before it."""
+    """Return the mean length of rounds during the service; ``ClusterError`` if training ended before it."""
     if rounds[-1][1] < ran.ended_ps:
         raise ClusterError("services: a training ended before the service: give it more rounds")
     return _mean([span for span in rounds if span[0] >= ran.began_ps and span[1] <= ran.ended_ps])

@@ -1,4 +1,4 @@
-"""Settings of runs of the flow model: network, other traffic, slots, jobs, policies."""
+"""Settings of runs of the flow model: network, background traffic, slots, jobs, policies."""
 
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,7 +17,7 @@ from studies.placement.services import NETWORKS
 from studies.placement.telemetry import Bursting
 
 Giving = Literal["ring", "partial", "whole", "value"]
-"""No slots at all; first come, first served, with trees in part; the same with whole trees or rings; by value."""
+"""Slots of a switch: none; first come, first served, with trees in part; then with whole trees or rings; by value."""
 PLENTY: Final = 1 << 16
 SMALL_HOSTS: Final = 48
 
@@ -29,19 +29,19 @@ class ClusterScenario:
     Attributes
     ----------
     name : str
-        In tables.
+        Name in tables.
     network : str
         'leaf-spine' (8 leaves of 16 hosts, 4 spines), 'fat-tree' (k = 8), or 'small' (6 leaves of 8 hosts, 2 spines).
     rate_gbps : int
-        Of every link.
+        Rate of every link.
     background : float
-        Share of the uplinks of `loaded` leaves that others take, both ways.
+        Share of the uplinks of `loaded` leaves that background traffic takes, in both directions.
     loaded, incapable : tuple of int
-        Leaves, from 1.
+        Numbers of leaves, from 1.
     slots : int
-        Jobs that a switch has slots for.
+        Number of jobs for which a switch has slots.
     giving : str
-        To whom they go.
+        Assignment of the slots to jobs.
     """
 
     name: str
@@ -54,11 +54,11 @@ class ClusterScenario:
     giving: Giving = "whole"
 
     def topology(self) -> Topology:
-        """The scenario's topology, with the switches that cannot aggregate."""
+        """Return the scenario's topology, in which incapable leaves and all hosts cannot aggregate."""
         return _topology(self.network, self.rate_gbps, self.incapable)
 
     def state(self) -> NetworkState:
-        """The network with its background traffic."""
+        """Return the network with its background traffic."""
         topology, used = self.topology(), dict[Hop, int]()
         for number in self.loaded:
             leaf = f"leaf{number}"
@@ -94,7 +94,7 @@ UNEVEN_OTHERS: Final = (
     ClusterScenario("half capable, background 90 % on capable", background=0.9, loaded=(5, 6), incapable=HALF),
     ClusterScenario("half capable, background 90 % on others", background=0.9, loaded=(1, 2), incapable=HALF),
 )
-"""the same with other leaves"""
+"""variants of BOTH with background on other leaves"""
 UNEVEN: Final = (BACKGROUND_60, BACKGROUND_90, CAPABLE, BOTH, *UNEVEN_OTHERS)
 RING: Final = ClusterScenario("ring", giving="ring")
 SCARCE: Final = tuple(
@@ -110,7 +110,7 @@ ORDERS: Final = ("fifo", "fair", "priority", "edf", "sjf")
 
 DEVELOPED: Final = range(1, 6)
 HELD_OUT: Final = range(6, 26)
-"""seeds that no policy was changed after; parts run the first of them"""
+"""seeds that were not used in the development of policies; parts run the first of them"""
 
 
 @dataclass(frozen=True)
@@ -224,12 +224,12 @@ class PlacementSettings:
 
 
 def scenario_names() -> list[str]:
-    """Names of all clusters' scenarios, without commas."""
+    """Return the names of all clusters, without commas."""
     return [scenario.name.replace(",", "") for scenario in SCENARIOS]
 
 
 def named_scenarios(text: str, flag: str) -> list[ClusterScenario]:
-    """Clusters by their names, without the commas in these. Raises ``BadInput``."""
+    """Return clusters by their names without commas. Raises ``BadInput``."""
     known = dict(zip(scenario_names(), SCENARIOS, strict=True))
     if unknown := [name for name in texts(text, flag) if name not in known]:
         raise BadInput(f"{flag}: {unknown[0]!r} is none of {'; '.join(known)}")
@@ -237,7 +237,7 @@ def named_scenarios(text: str, flag: str) -> list[ClusterScenario]:
 
 
 def bursts_of(text: str, flag: str) -> list[Bursting]:
-    """Seconds and numbers of tasks, as in '0.2:60,2:60'. Raises ``BadInput``."""
+    """Parse mean seconds of bursts and numbers of tasks, as in '0.2:60,2:60'. Raises ``BadInput``."""
     burstings = []
     for pair in texts(text, flag):
         mean, colon, tasks = pair.partition(":")

@@ -1,7 +1,7 @@
-"""The value of knowing where data lie, on packets: a task's hosts read shards from their homes, then train.
+"""The value of data locality in placement, on packets: a task's hosts read shards from their homes, then train.
 
-A cluster has some hosts that other tasks keep. A policy that is told of shards gives the task hosts near to them; the
-same policy without that knowledge gives it others, which read the same shards.
+Other tasks occupy some hosts of the cluster. A policy with knowledge of the shards places the task near them; the same
+policy without that knowledge chooses other hosts, which read the same shards.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from studies.placement.calibration import LANES, NUMBERS, QUEUE_FRAMES, Trainer,
 
 TOPOLOGY: Final = "leaf-spine:leaves=4,spines=2,hosts=8,rate=10G"
 BUSY: Final = 12
-"""hosts of 32 that other tasks keep; shards may lie there, too"""
+"""number of hosts, of 32, that other tasks occupy; shards may be stored there, too"""
 LEAST_WORKERS: Final = 3
 MOST_WORKERS: Final = 8
 SHARD_BYTES: Final = 500_000
@@ -36,13 +36,13 @@ ROUNDS: Final = 6
 _LATEST_PS: Final = 60 * PS_PER_S
 
 Lying = Literal["anywhere", "in two racks"]
-"""each shard at any host; at hosts of two racks that are drawn for the task"""
+"""homes of the shards: any hosts, or hosts of two racks that are drawn for the task"""
 LYING: Final[tuple[Lying, ...]] = ("anywhere", "in two racks")
 
 
 @dataclass(frozen=True)
 class ShardCell:
-    """A task on packets: where its shards lie, who places it, and whether that policy is told of them."""
+    """A task on packets: the homes of its shards, its policy, and whether the policy knows them."""
 
     lying: Lying
     policy: str
@@ -60,14 +60,14 @@ class ShardRow:
     seed: int
     read_s: float = column("reading, ms", scaled(1e3, "{:.3f}"))
     read_bytes: int = column("read, kB", scaled(1e-3, "{:.0f}"))
-    """of shards that lay at hosts other than their readers"""
+    """bytes of shards whose home was not their reader"""
     racks: int = column("racks", "{:.2f}")
     iteration_s: float = column("iteration, us", scaled(1e6, "{:.1f}"))
     jct_s: float = column("JCT, ms", scaled(1e3, "{:.3f}"))
 
 
 def shard_cells(policies: Sequence[str], seeds: Sequence[int]) -> list[ShardCell]:
-    """Every policy, told and not."""
+    """Return cells for every policy, with and without knowledge of the shards."""
     return [
         ShardCell(lying, policy, told, seed)
         for lying in LYING
@@ -78,7 +78,7 @@ def shard_cells(policies: Sequence[str], seeds: Sequence[int]) -> list[ShardCell
 
 
 def run_shards(cell: ShardCell) -> Iterator[ShardRow]:
-    """A task. ``ClusterError`` when data or a sum are wrong."""
+    """Run a task. ``ClusterError`` if data or a sum are wrong."""
     topology = load(TOPOLOGY)
     racks = Racks(topology)
     hosts = [host.name for host in topology.workers]
@@ -129,7 +129,7 @@ def run_shards(cell: ShardCell) -> Iterator[ShardRow]:
 
 
 def _read(network: JobNetwork, told: list[tuple[str, str, int]]) -> float:
-    """Seconds until all that is read is there, as tasks of the orchestrator read it."""
+    """Return the seconds until all shards are read, in the same way as the orchestrator's tasks read them."""
     reading = TaskReading(network, told, keys=read_keys(), lanes=LANES)
     while not reading.step():
         if network.now >= _LATEST_PS:

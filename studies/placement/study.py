@@ -1,4 +1,4 @@
-"""Network-aware placement: completion times under placement policies, in a flow model that is held to packets."""
+"""Network-aware placement: completion times under placement policies, in a flow model calibrated on packets."""
 
 import statistics
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ from studies.placement.shards import ShardRow, run_shards, shard_cells
 from studies.placement.telemetry import Bursting, TelemetryRow, run_telemetry, telemetry_cells
 
 SLOTS = 128
-"""hosts of each cluster, with one slot each"""
+"""number of hosts in each cluster, with one slot each"""
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,14 @@ class ClusterRow:
     wait_s: float = column("wait, s", "{:.0f}")
     makespan_s: float = column("makespan, s", "{:.0f}")
     slowdown: float = column("slowdown", "{:.2f}")
-    """JCT over that alone, through a tree of its own"""
+    """JCT over the time alone, through a tree without other jobs"""
     in_time: float = column("in time", percent())
     """share of jobs that met their deadlines"""
     racks: float = column("racks", "{:.2f}")
 
 
 def cluster_cells(settings: PlacementSettings) -> list[ClusterCell]:
-    """Every scenario with every policy under the first load; the uniform one under all; orders under 'packed'."""
+    """Return all scenarios with all policies at the first load, the uniform one at all loads, orders for 'packed'."""
     first = settings.loads[0]
     wanted = [
         (scenario, load, policy, "fifo", True)
@@ -120,7 +120,7 @@ def cluster_cells(settings: PlacementSettings) -> list[ClusterCell]:
 
 
 def run_cluster(cell: ClusterCell) -> Iterator[ClusterRow]:
-    """One run in the flow model."""
+    """Run a cell in the flow model."""
     jobs = draw_jobs(cell.seed, cell.jobs, cell.load, SLOTS, 1e9 * cell.scenario.rate_gbps)
     ended = ClusterRun(cell.scenario, jobs, cell.policy, cell.order, cell.backfill).run()
     begins = min(job.arrival_s for job in jobs)
@@ -142,7 +142,7 @@ def run_cluster(cell: ClusterCell) -> Iterator[ClusterRow]:
 
 
 def _over(field: str, name: str, heading: str, *, show: str = "{:.3f}", worst: bool = False) -> Measure:
-    """A field over that of the base, in the same seed."""
+    """Return the ratio of a field to that of the base in the same seed."""
 
     def of(rows: Rows, base: Rows) -> float | None:
         return statistics.fmean(getattr(row, field) for row in rows) / getattr(base[0], field) if base else None
@@ -237,7 +237,7 @@ PARTS: Final = (
 )  # fmt: skip
 
 
-# What the study must show. What was not run is left out.
+# The bars. A bar whose part was not run is left out.
 
 
 AWARE: Final = "ina-aware"
@@ -249,23 +249,23 @@ LOWER: Final = {
     BOTH.name: 0.20,
     **{scenario.name: 0.20 for scenario in UNEVEN_OTHERS},
 }
-"""by scenario, how far the mean JCT of 'ina-aware' must be below that of 'packed'"""
+"""by scenario: least reduction of the mean JCT of 'ina-aware' relative to 'packed'"""
 ORACLE: Final = 1.01
-"""of the completion times with an oracle, with counters that are read at some interval"""
+"""highest ratio to the completion times with an oracle, for counters read at some interval"""
 WINDOW_S: Final = 0.005
-"""of digests, that was chosen before the held-out seeds were run"""
+"""window of digests, chosen before the held-out seeds were run"""
 CORE: Final = 0.05
-"""of a core, that these readings take at most"""
+"""highest share of a core that these readings may take"""
 FORESIGHT: Final = 0.05
-"""by which a forecast must lower the completion times of tasks to be worth it"""
+"""least reduction of tasks' completion times that makes a forecast worthwhile"""
 SHARDS: Final = 0.95
-"""of the completion time of a policy that is not told of shards"""
+"""highest ratio to the completion time of a policy without knowledge of shards"""
 _SWEEP: Final = 3
-"""intervals at least, for something to be said of all"""
+"""least number of intervals for a statement about all of them"""
 
 
 def bars(result: StudyResult) -> Iterator[Bar]:
-    """Each with its values by seed."""
+    """Yield each bar with its values by seed."""
     errors = [row.error for row in result.rows("calibration")]
     if errors:
         worst = max(result.rows("calibration"), key=lambda row: abs(row.error))
@@ -323,7 +323,7 @@ def _ratio(ours: float, theirs: float) -> float:
 
 
 def _telemetry(result: StudyResult) -> Iterator[Bar]:
-    """For each kind of bursts: is there an interval or a window that is close enough and cheap enough?"""
+    """Yield bars for each kind of bursts: the best cheap interval or window against an oracle, and its core share."""
     for point in result.of("telemetry", knows="digests", interval_s=WINDOW_S):
         name = f"telemetry, bursts of {point['burst_s']:g} s, digests of {WINDOW_S:g} s"
         yield Bar(f"{name}: JCT over that with an oracle", at_most(ORACLE), point.values["ratio"], "{:.4f}")
@@ -350,7 +350,7 @@ def _telemetry(result: StudyResult) -> Iterator[Bar]:
 
 
 def _traces(result: StudyResult) -> Figure | None:
-    """Readings and forecasts of the first seed of each load."""
+    """Draw readings and forecasts of the first seed of each load."""
     shown = list({trace.load: trace for trace in reversed(result.rows("traces"))}.values())[::-1]
     if not shown:
         return None

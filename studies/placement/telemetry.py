@@ -1,8 +1,8 @@
 """The price of telemetry, on packets: how often counters are read, what that costs, and what tasks gain from it.
 
-Others' bursts come and go on the uplinks of four leaves. Tasks come one after the other, and `ina-aware` gives each of
-them hosts in the racks that it takes for the least loaded. What it knows of others comes from counters that a
-`Reader` reads, or from what switches tell by themselves (`DigestLoads`).
+Background bursts come and go on the uplinks of four leaves. Tasks come one after the other, and `ina-aware` places each
+of them in the racks that it believes to be the least loaded. Its information about the background comes from counters
+that a `Reader` reads, or from digests that switches send (`DigestLoads`).
 """
 
 import statistics
@@ -29,33 +29,32 @@ from p4switch.base.values import PS_PER_S
 from studies.frame import column, percent, record, scaled
 from studies.placement.calibration import AROUND, LANES, NUMBERS, QUEUE_FRAMES, Trainer, TrainerRun
 
-# What can be known of others on links: an interface's counter less what the P4 program counted, or what switches
-# tell.
+# Sources of information about background traffic on links: an interface's counter minus the counts of the P4 program,
+# or digests from switches.
 #
-# The first is read over P4Runtime, as the orchestrator's monitor does it. The second are digests of a build of the
-# P4 program that adds up others' bytes in windows, and tells of links that pass a threshold
-# (`control_plane/connection.py`).
+# The first is read over P4Runtime, as the orchestrator's monitor does. The second needs a build of the P4 program that
+# sums background bytes in windows and reports links above a threshold (`control_plane/connection.py`).
 
 
 AGAIN: Final = 4
-"""windows after which a switch tells again of a busy link"""
+"""number of windows after which a switch reports a busy link again"""
 _PS_PER_US: Final = PS_PER_S // 1_000_000
 
 
 @dataclass
 class Reader:
-    """Reads counters at times, and says what others take of links.
+    """Reads counters and reports the background load of links.
 
     Attributes
     ----------
     known : dict
-        Bit/s of others by directed link, as the policy was told.
+        Background load by directed link, bit/s, as last reported to the policy.
     told : int
-        How often it was told of a link.
+        Number of reports of a link.
     readings, bytes, cpu_s
-        That were made; of P4Runtime messages; process time.
+        Number of readings; bytes of their P4Runtime messages; their process time.
     newest_ps : int
-        When it read last.
+        Time of the last reading.
     """
 
     switches: EmbeddedSwitches
@@ -70,7 +69,7 @@ class Reader:
     newest_ps: int = 0
 
     def read(self) -> None:
-        """A reading now; told is what changed since the one before."""
+        """Read the counters now, and report the load since the previous reading."""
         now, others = self.network.now, self._others()
         if self._before and now > self.newest_ps:
             elapsed = now - self.newest_ps
@@ -78,7 +77,7 @@ class Reader:
         self._before, self.newest_ps = others, now
 
     def tell(self, rates: Mapping[Hop, int]) -> None:
-        """Change what the policy knows, of links that changed by more than the threshold."""
+        """Report links whose load changed by more than the threshold."""
         for hop, bps in rates.items():
             used = max(0, bps)
             changed = abs(used - self.known.get(hop, 0))
@@ -87,7 +86,7 @@ class Reader:
                 self.told += 1
 
     def _others(self) -> dict[Hop, int]:
-        """Bytes that others have sent, by directed link between switches."""
+        """Return the background bytes sent so far, by directed link between switches."""
         controller, topology = self.switches.controller, self.switches.topology
         before, began = controller.read_bytes, time.process_time()
         counted = controller.read_counters()
@@ -114,8 +113,8 @@ class DigestLoads:
     Attributes
     ----------
     count, bytes, cpu_s
-        Digests; their P4Runtime messages; process time from a digest that a switch has sent to one that the controller
-        has read, in the servers and the controller.
+        Number of digests; bytes of their P4Runtime messages; process time of servers and controller from a sent digest
+        to its processing.
     """
 
     thresholds: LoadThresholds
@@ -125,12 +124,12 @@ class DigestLoads:
     _newest: dict[Hop, LoadDigest] = field(default_factory=dict)
 
     def take(self, load: LoadDigest) -> None:
-        """Take in a digest."""
+        """Store a digest."""
         self.count += 1
         self._newest[load.switch, load.port] = load
 
     def known(self, now_ps: int) -> dict[Hop, tuple[int, float]]:
-        """Links that are taken for busy: bit/s of others, and how old that is in seconds, from its window's middle."""
+        """Return the busy links: background bit/s, and its age in seconds, from the middle of its window."""
         busy = {}
         for hop, link_load in self._newest.items():
             since_us = now_ps // _PS_PER_US - link_load.ended_us
@@ -140,7 +139,7 @@ class DigestLoads:
 
 
 class TellingSwitches(EmbeddedSwitches):
-    """Switches that tell of all links between them from a threshold on, a share of their rates."""
+    """Switches that report links between them whose load exceeds a threshold, a share of their rates."""
 
     def __init__(self, topology: Topology, lanes: int, window_s: float, threshold: float) -> None:
         super().__init__(topology, watching(lanes))
@@ -154,7 +153,7 @@ class TellingSwitches(EmbeddedSwitches):
         self.controller.watch(self.told.thresholds, between)
 
     def report(self, network: VirtualNetwork) -> None:
-        """Digests go on to the controller one by one, and are read there."""
+        """Forward digests to the controller one by one, and process them there."""
         before, began = self.learned, time.process_time()
         super().report(network)
         if self.learned == before:
@@ -166,29 +165,29 @@ class TellingSwitches(EmbeddedSwitches):
 
 
 Knows = Literal["oracle", "counters", "digests", "nothing"]
-"""The bursts that there are at the moment; what was read last; what switches told last; nothing of others."""
+"""current bursts; the last reading of counters; the last digests of switches; nothing about the background"""
 TOPOLOGY: Final = "leaf-spine:leaves=4,spines=1,hosts=3,rate=100M"
 OTHERS: Final = (("h3", "h6"), ("h9", "h12"))
-"""who bursts, and to whom: from the first leaf to the second, from the third to the fourth"""
+"""source and destination of bursts: from the first leaf to the second, and from the third to the fourth"""
 WORKERS: Final = 4
-"""of a task, in two of the four racks: each has two hosts for tasks"""
+"""number of workers of a task, in two of the four racks: each rack has two hosts for tasks"""
 ELEMENTS: Final = 50 * LANES
 COMPUTE_S: Final = 0.004
 ROUNDS: Final = 20
 SHARE: Final = 0.6
-"""of an uplink, that a burst takes"""
+"""share of an uplink that a burst takes"""
 APART_S: Final = 0.6
-"""mean time from a task to the next; a task that is alone takes about 0.17 s"""
+"""mean time between tasks; a task alone takes about 0.17 s"""
 FIRST_S: Final = 2.0
-"""before the first task"""
+"""time before the first task"""
 DENSE_S: Final = 0.2
-"""below that interval only those readings are made that a placement uses"""
+"""interval below which only the readings that a placement uses are made"""
 _AGAIN_PS: Final = PS_PER_S // 1000
 
 
 @dataclass(frozen=True)
 class Bursting:
-    """Others' bursts and silences, both of so many seconds on average, and the tasks of a run beside them."""
+    """Background bursts and silences, both ``mean_s`` long on average, and the number of tasks of a run."""
 
     mean_s: float
     tasks: int
@@ -201,16 +200,16 @@ class TelemetryCell:
     Attributes
     ----------
     bursts : Bursting
-        What others do.
+        Background bursts.
     knows : Knows
-        What placements go by.
+        Information that placements use.
     interval_s : float
-        Virtual time between two readings; of digests, that a switch adds up.
+        Virtual time between two readings; for digests, the window of a switch.
     threshold : float
-        Share of a link's rate: the reader tells the policy of a link only when what others take of it has changed by
-        more than that since it last told. Of digests, the share from which a switch tells.
+        Share of a link's rate by which its background load must change before the reader reports it again; for digests,
+        the load from which a switch reports.
     seed : int
-        Of bursts and arrivals.
+        Seed of bursts and arrivals.
     """
 
     bursts: Bursting
@@ -222,7 +221,7 @@ class TelemetryCell:
 
 @record
 class TelemetryRow:
-    """Means of a run; 0 where nothing is read."""
+    """Means of a run; values of readings are 0 if nothing is read."""
 
     burst_s: float = column("bursts, s", "{:g}")
     knows: Knows = column("known by")
@@ -231,27 +230,27 @@ class TelemetryRow:
     seed: int
     jct_s: float = column("mean JCT, ms", scaled(1e3, "{:.1f}"))
     bytes_per_s: float = column("P4Runtime, B/s", "{:.0f}")
-    """of serialized P4Runtime reads and answers, of all switches"""
+    """bytes of serialized P4Runtime reads and answers of all switches, per second"""
     core: float = column("core", percent())
-    """process time of a reading (controller and switches' servers, in one process) over the interval; of all digests
-    over the time of the run"""
+    """process time of a reading (controller and switches' servers, in one process) over the interval; for digests, of
+    all digests over the time of the run"""
     told_per_s: float = column("links told/s", "{:.2f}")
-    """links that the policy is told of; digests"""
+    """links reported to the policy, or digests, per second"""
     age_s: float = column("age, s", "{:.3g}")
-    """at a placement, of what it goes by: since the middle of the interval of the newest reading, or of the windows of
-    the newest digests of links that are taken for busy"""
+    """mean age of the information at a placement: since the middle of the last reading's interval, or of the windows of
+    the newest digests of busy links"""
     readings: int
-    """that were made; digests that came"""
+    """number of readings, or of digests"""
 
 
 @dataclass(frozen=True)
 class OnOff(Background):
-    """Bursts of `OTHERS`: at `SHARE` of an uplink's rate, silent for as long on average."""
+    """Bursts of `OTHERS` at `SHARE` of an uplink's rate; silences are as long on average."""
 
     mean_s: float = 1.0
 
     def endpoints(self, topology: Topology) -> BackgroundEndpoints:
-        """Make the sources."""
+        """Return the sources."""
         hosts = tuple(name for pair in OTHERS for name in pair)
         rate = topology.link_at(hosts[0], 1).rate_bps
         length = SourceOptions().frame_bytes
@@ -265,7 +264,7 @@ class OnOff(Background):
 
 
 def run_telemetry(cell: TelemetryCell) -> list[TelemetryRow]:
-    """A run. ``ClusterError`` when a sum is wrong."""
+    """Run a cell. ``ClusterError`` if a sum is wrong."""
     with (
         _switches(cell) as switches,
         JobNetwork(
@@ -284,7 +283,7 @@ def _switches(cell: TelemetryCell) -> EmbeddedSwitches:
 
 
 class TelemetryRun:
-    """Tasks that come one after the other; who comes while another runs is placed, and begins when that has ended."""
+    """A run of tasks, one after the other; a task that arrives during another is placed, and begins after it."""
 
     def __init__(self, cell: TelemetryCell, switches: EmbeddedSwitches, network: JobNetwork) -> None:
         self._cell, self._switches, self.network = cell, switches, network
@@ -301,11 +300,11 @@ class TelemetryRun:
         self._ages_s: list[float] = []
 
     def run(self) -> TelemetryRow:
-        """Run until the last task has ended."""
+        """Run until the last task has ended; return the row."""
         cell = self._cell
         dense = cell.interval_s < DENSE_S and cell.threshold == 0
         if cell.knows == "counters":
-            self._switches.controller.read_counters()  # the first one pays for what later ones find made
+            self._switches.controller.read_counters()  # the first reading includes one-time costs
             if dense:
                 self._read_at_arrivals()
             else:
@@ -328,7 +327,7 @@ class TelemetryRun:
         )
 
     def _price(self, dense: bool) -> tuple[float, float, float, int]:
-        """Bytes, core and links told a second; readings."""
+        """Return P4Runtime bytes, core share and reported links per second, and the number of readings or digests."""
         reader = self._reader
         if isinstance(self._switches, TellingSwitches):
             told, passed_s = self._switches.told, self.network.now / PS_PER_S
@@ -350,7 +349,7 @@ class TelemetryRun:
             self._reader.read()
 
     def _read_at_arrivals(self) -> None:
-        """Read only twice before each arrival: these readings say what all readings would say."""
+        """Schedule only the two readings before each arrival, which give the same load as if all were made."""
         newest = [at_ps // self._every_ps for at_ps in self._arrivals]
         for number in sorted({*newest, *(number - 1 for number in newest)}):
             self.clockwork.at(number * self._every_ps, self._reader.read)
@@ -377,7 +376,7 @@ class TelemetryRun:
         self._begin(number, place(task, cluster, "ina-aware").workers)
 
     def known(self) -> dict[Hop, int]:
-        """The load that placement knows now: bit/s of others by directed link."""
+        """Return the background load that placement uses now: bit/s by directed link."""
         match self._cell.knows:
             case "oracle":
                 return self._bursting()
@@ -392,17 +391,17 @@ class TelemetryRun:
 
     @property
     def sources(self) -> BackgroundEndpoints:
-        """The sources of others' traffic."""
+        """The sources of background traffic."""
         assert isinstance(self.network.endpoints, BackgroundEndpoints)  # as it was made  # noqa: S101
         return self.network.endpoints
 
     def _bursting(self) -> dict[Hop, int]:
-        """The load of others at this moment, bit/s: their sources say whether they are in a burst."""
+        """Return the current background load, bit/s, from the sources' burst states."""
         bursts = dict(zip(self.sources.hosts, self.sources.in_burst, strict=True))
         return self.taken({a: float(bursts[a]) for a, _ in OTHERS})
 
     def taken(self, shares: Mapping[str, float]) -> dict[Hop, int]:
-        """Bit/s on uplinks where sources are in a burst for these shares of the time."""
+        """Return bit/s on uplinks whose sources are in a burst for these shares of the time."""
         topology, loads = self._switches.topology, dict[Hop, int]()
         for a, b in OTHERS:
             if shares[a]:
@@ -424,7 +423,7 @@ class TelemetryRun:
         run.begin([run])
 
     def _end(self, number: int) -> bool:
-        """Note when a task ended and remove it; whether it, and with it all before it, has ended."""
+        """Record the end of a task and remove it; return whether this task and thus all earlier ones have ended."""
         if len(self._jct_s) > number:
             return True
         if len(self._jct_s) < number or not self._is_done():
@@ -451,7 +450,7 @@ def telemetry_cells(
     windows_s: Sequence[float],
     seeds: Sequence[int],
 ) -> list[TelemetryCell]:
-    """Runs: an oracle, nothing known, every interval, thresholds where all readings are made, digests of windows."""
+    """Return cells: an oracle, nothing known, every interval, thresholds for long intervals, and digests of windows."""
     ways: list[tuple[Knows, float, float]] = [("oracle", 0.0, 0.0), ("nothing", 0.0, 0.0)]
     ways += [("counters", interval, 0.0) for interval in intervals_s]
     ways += [

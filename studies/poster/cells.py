@@ -38,16 +38,16 @@ from studies.poster.settings import EXPLAINING, PosterSettings, TrafficScenario,
 
 
 _ROUNDING: Final = 1e-6
-"""relative, of the solver"""
+"""relative tolerance of the solver"""
 
 
 def least_bytes(task: Task, topology: Topology, lanes: int) -> int:
-    """No trees of a task put fewer bytes on links in a round, whatever else uses the network.
+    """Return a lower bound of the bytes per round of any trees of a task, regardless of other use of the network.
 
-    Every link weighs one, nothing is reserved. L copies of a frame must cross links between switches on the way up: L
-    is the value of the linear program of `solve` in control_plane/plans/steiner.py without integrality, rounded
-    up since copies are whole. As many must on the way down (the same tree the other way round), and n + 1 cross hosts'
-    links in either direction.
+    Every link weighs one, and nothing is reserved. At least L copies of a frame must cross links between switches on
+    the way up: L is the value of the linear program of `solve` in control_plane/plans/steiner.py without integrality,
+    rounded up because copies are whole. As many must cross on the way down (the same tree reversed), and n + 1 copies
+    cross hosts' links in each direction.
     """
     view = View(task, NetworkState(topology), lanes)
     copies = solve(problem_of(view, hop_words(view.graph, view.residual_bps, 0), "upload")).bound
@@ -55,21 +55,21 @@ def least_bytes(task: Task, topology: Topology, lanes: int) -> int:
     return 2 * (whole + len(task.workers) + 1) * chunks(task.elements, lanes) * frame_bytes(lanes)
 
 
-# What the experiment adds to the scheduler's policies: the tree's routes without aggregation.
+# Policies that the experiment adds to the scheduler's: the tree's routes without aggregation.
 
 
-_REGISTERED: Final = _policies.__name__  # imported for what it registers
+_REGISTERED: Final = _policies.__name__  # imported because it registers policies
 
 Path = tuple[str, ...]
 
 
 @register_policy("mst-routes")
 def mst_routes(task: Task, state: NetworkState, *, lanes: int = 256) -> TreeDecision:
-    """Routing alone: every local model on its own along the links of the overlay MST, aggregation at G only.
+    """Routing alone: every local model takes the links of the overlay MST separately; only G aggregates.
 
-    With `spff` (neither), `spff-ina` (aggregation alone) and `overlay-mst` (both) it tells the two gains apart. The
-    way of a local model is the shortest one within the tree's links. Not admitted by residual bandwidth: the
-    fixed scheduler's reservations would not fit on few links either.
+    Compared with `spff` (neither), `spff-ina` (aggregation alone) and `overlay-mst` (both) it separates the two gains.
+    The path of a local model is the shortest one within the tree's links. Residual bandwidth does not limit admission,
+    because the fixed scheduler's reservations would not fit on few links either.
     """
     chosen = POLICIES["overlay-mst"](replace(task, aggregation="switches"), state, lanes=lanes)
     up, down = (_within(layout, task) for layout in (chosen.upload, chosen.broadcast))
@@ -82,7 +82,7 @@ def mst_routes(task: Task, state: NetworkState, *, lanes: int = 256) -> TreeDeci
 
 
 def _within(layout: object, task: Task) -> dict[tuple[str, str], Path]:
-    """Shortest ways between each local model and G on the links of a tree, both directions."""
+    """Return shortest paths between each local model and G on the links of a tree, in both directions."""
     assert isinstance(layout, TreeLayout)  # noqa: S101
     graph: nx.Graph[str] = nx.Graph()
     for path in (layout.paths or {}).values():
@@ -107,20 +107,20 @@ class PolicyRow:
     scenario: str = column("network")
     capable: float = column("switches that aggregate", percent(0))
     chooser: str = column("chosen")
-    """how these were chosen"""
+    """how the aggregating switches were chosen"""
     size: int = column("local models")
     seed: int
     task: str
     policy: str = column("policy")
     status: str
     reason: str
-    """why it was rejected"""
+    """why the task was rejected; empty if it was not"""
     together: bool
-    """one tree for upload and broadcast"""
+    """whether upload and broadcast have the same tree"""
     communication_ps: int
     bound_ps: int
     ordered_ps: int
-    """lower bound where a host-side server answers chunk by chunk; for trees that is ``bound_ps``"""
+    """lower bound for a host-side server that answers chunk by chunk; equal to ``bound_ps`` for trees"""
     bytes: int
     first_bytes: int
     predicted_bytes: int
@@ -128,26 +128,26 @@ class PolicyRow:
     dropped: int
     aggregators: int
     aggregation_ps: int
-    """adding up what reaches the global model's host: one model from a tree, else all; not part of communication"""
+    """sum of the models that arrive at the global model's host: one from a tree, else all; not part of communication"""
     chunk_ps: int
-    """what one more chunk takes on the busiest link of the trees"""
+    """time of one more chunk on the busiest link of the trees"""
     least_bytes: int
-    """certified lower bound of any tree's bytes; 0 where exact was not asked"""
+    """certified lower bound of any tree's bytes; 0 if the exact policy was not run"""
     study: str = column("varied", default="")
-    """'access' or 'delay', where one parameter of the network is varied"""
+    """'access' or 'delay' if that parameter of the network is varied"""
     value: str = column("value", default="")
     elements: int = column("parameters", "{:,}", default=0)
     training_ps: int = 0
-    """calibrated: what is left of the target when spff has communicated"""
+    """calibrated: the target time minus the communication time of spff"""
     held_ps: int = 0
-    """where a parameter is varied: the training time without the change"""
+    """if a parameter is varied: the training time without the change"""
     exact_bytes: int = 0
-    """of the exact policy for the same task; 0 where it was not asked"""
+    """bytes of the exact policy for the same task; 0 if it was not run"""
 
 
 @record
 class Difference:
-    """A difference of counted first transmissions from the predicted ones, on links or in the P4 program's counters."""
+    """A deviation of counted first transmissions from the prediction, on links or in the P4 program's counters."""
 
     text: str = column("difference")
 
@@ -161,7 +161,7 @@ class BackgroundRow:
     node: str
     port: int
     share: float = column("used", percent(0))
-    """of its rate"""
+    """share of the link's rate"""
 
 
 @dataclass(frozen=True)
@@ -179,11 +179,11 @@ class PolicyCell:
 
 @dataclass(frozen=True)
 class CellResult:
-    """What came of a cell; iterated over, the records of its part."""
+    """The results of a cell; iteration gives the records of its part."""
 
     rows: tuple[Any, ...]
     differences: tuple[str, ...]
-    """wrong sums, and where counted first transmissions are not what was predicted"""
+    """wrong sums, and deviations of counted first transmissions from the prediction"""
 
     def __iter__(self) -> Iterator[Any]:
         yield from self.rows
@@ -192,7 +192,7 @@ class CellResult:
 
 @dataclass(frozen=True)
 class PolicyResult(CellResult):
-    """The same, and measured background traffic, bit/s."""
+    """The results of a cell, and its measured background traffic, bit/s."""
 
     background: Mapping[Hop, int]
 
@@ -201,8 +201,8 @@ _COUNTED = tuple(field.name for field in dataclasses.fields(RoundCounts) if fiel
 
 
 def policy_cells(settings: PosterSettings) -> list[PolicyCell]:
-    """The whole sweep."""
-    for scenario in settings.scenarios:  # what cannot be drawn is refused before anything is run
+    """Return the cells of the whole sweep."""
+    for scenario in settings.scenarios:  # rejects scenarios that are too small before anything runs
         draw_tasks(scenario.build(), replace(settings, tasks=1), settings.seeds[0], max(settings.sizes))
     return [
         PolicyCell(settings, scenario, seed, settings.sizes, _policies_of_seed(settings, seed))
@@ -214,9 +214,9 @@ def policy_cells(settings: PosterSettings) -> list[PolicyCell]:
 def run_policies(cell: PolicyCell) -> PolicyResult:
     """Decide and measure every task of a cell.
 
-    Tasks come one after the other; each is planned on what those before it left (``NetworkState``: reserved and
-    background traffic). Where several policies give a task the same trees, its packets are sent once, and count for
-    all of them: the network is deterministic, and tasks take turns.
+    Tasks come one after the other; each is planned on the resources that earlier ones left (``NetworkState``: reserved
+    and background traffic). If several policies give a task the same trees, its packets are sent only once and count
+    for all of them: the network is deterministic, and tasks take turns.
     """
     settings, scenario = cell.settings, cell.scenario
     whole = scenario.build()
@@ -252,7 +252,7 @@ def run_policies(cell: PolicyCell) -> PolicyResult:
 def decide_all(
     policy: Policy, tasks: Sequence[Task], state: NetworkState, lanes: int
 ) -> list[TreeDecision | Rejection]:
-    """Admit tasks one after the other; changes ``state``."""
+    """Decide tasks one after the other, and reserve their bandwidth in ``state``."""
     answers: list[TreeDecision | Rejection] = []
     for task in tasks:
         try:
@@ -281,7 +281,7 @@ def _policies_of_seed(settings: PosterSettings, seed: int) -> tuple[str, ...]:
 
 
 def trees_key(decision: TreeDecision) -> Any:
-    """A key that is equal for the same task with the same trees, by whatever policy."""
+    """Return a key that is equal for the same task with the same trees, for any policy."""
     return decision.task.name, _layout_key(decision.upload), _layout_key(decision.broadcast)
 
 
@@ -293,7 +293,7 @@ def _layout_key(layout: Layout) -> Any:
 
 
 def _arriving(answer: TreeDecision | Rejection, measured: RoundCounts, size: int) -> int:
-    """Models that the busiest host adds up: one of a tree and, piece by piece, of a ring; else all."""
+    """Return the number of models that the busiest host adds: one with a tree or a ring (piece by piece), else all."""
     ring = isinstance(answer, TreeDecision) and isinstance(answer.upload, RingLayout)
     return 1 if measured.aggregators or ring else size
 
@@ -325,12 +325,11 @@ def _row(
     )
 
 
-# A flow-level model for models that packets cannot reach, calibrated against packets.
+# A flow-level model for models too large for packets, calibrated against packets.
 #
-# T(C) = f * (bound(C_0) + (C - C_0) * chunk): the bound of the trees, which grows by what a chunk takes on their
-# busiest link, times one factor f for each policy: what packets take over the bound on average (queues, windows).
-# The factor is calibrated on models of the experiment's size; the error is that of other rounds on packets, with a
-# larger model.
+# T(C) = f * (bound(C_0) + (C - C_0) * chunk): the bound of the trees grows by a chunk's time on their busiest link; a
+# factor f for each policy is the mean ratio of the time on packets to the bound (queues, windows). The factor is
+# calibrated on models of the experiment's size; the error is that of other rounds on packets with a larger model.
 
 
 MODELS: Final = {
@@ -341,7 +340,7 @@ MODELS: Final = {
     "BERT-large": 340_000_000,
     "GPT-2": 1_500_000_000,
 }
-"""parameters"""
+"""number of parameters by model"""
 
 
 @record
@@ -350,23 +349,23 @@ class FlowModel:
 
     policy: str = column("policy")
     factor: float = column("factor", "{:.4f}")
-    """f"""
+    """f of the model"""
     tasks: int = column("rounds")
-    """that it was calibrated on"""
+    """number of rounds for calibration"""
     checked: int = column("checked")
-    """rounds of the larger model that it was held against"""
+    """number of rounds of the larger model for the check"""
     checked_elements: int = column("of parameters", "{:,}")
     mean_error: float = column("mean error", percent(2))
-    """mean of |T - packets| / packets over them"""
+    """mean of |T - packets| / packets over these rounds"""
     worst_error: float = column("worst error", percent(2))
     predictions_ms: dict[str, float]
-    """mean communication of a round by model"""
+    """mean communication time of a round by model"""
 
 
 def calibrate_flow(
     small: Sequence[PolicyRow], large: Sequence[PolicyRow], *, elements: int, large_elements: int, lanes: int
 ) -> list[FlowModel]:
-    """A model for every policy that is in both sets of rows; ``large`` are rounds of ``large_elements``."""
+    """Return a model for every policy in both sets of rows; ``large`` are rounds of ``large_elements``."""
     made = []
     for policy in dict.fromkeys(row.policy for row in large):
         known = [row for row in small if row.policy == policy and row.status == FINISHED]
@@ -401,5 +400,5 @@ def calibrate_flow(
 
 
 def _time(row: PolicyRow, factor: float, more_chunks: int) -> float:
-    """Predicted time of the row's trees with so many chunks more, picoseconds."""
+    """Return the predicted time of the row's trees with ``more_chunks`` more chunks, picoseconds."""
     return factor * (row.bound_ps + more_chunks * row.chunk_ps)

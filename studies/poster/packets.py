@@ -41,12 +41,12 @@ from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from studies.poster.settings import PosterSettings, TrafficScenario
 
-# The least time that a round can take on a plan's trees: serialization on the busiest link, and depth.
+# The least time of a round on a plan's trees: serialization on the busiest link, and depth.
 #
-# Written S for the time that a model's C full frames take on a host's link (S/b), the bound of a round without
-# aggregation is n * S at the global model's link and the way there and back; with aggregation S on a worker's link
-# (k * S on a link that k edges of the tree cross) and the way there and back. Nothing else is assumed: frames may
-# come in any order, hosts and switches take no time, queues are as long as needed.
+# With S for the time of a model's C full frames on a host's link (S/b), the bound of a round without aggregation is n *
+# S at the global model's link plus the way there and back; with aggregation it is S on a worker's link (k * S on a link
+# that k edges of the tree cross) plus the way there and back. There are no other assumptions: frames may come in any
+# order, hosts and switches take no time, and queues are long enough.
 
 
 Edge = tuple[str, str]
@@ -54,7 +54,7 @@ Edge = tuple[str, str]
 
 @dataclass(frozen=True)
 class LinkSpan:
-    """A link in one direction of a round: how many edges of the tree cross it, and how far it is from both ends."""
+    """A link in one direction of a round: the number of tree edges on it, and its distance from both ends."""
 
     copies: int
     head_ps: int
@@ -62,10 +62,10 @@ class LinkSpan:
     tail_ps: int
     """from the last frame's crossing to the phase's end"""
     time_ps: int
-    """of a frame on the link"""
+    """time of a frame on the link"""
 
     def lasts(self, chunks: int) -> int:
-        """The phase takes at least so long for so many chunks."""
+        """Return the least time of the phase for this number of chunks, as limited by this link."""
         return self.head_ps + (self.copies * chunks - 1) * self.time_ps + self.tail_ps
 
 
@@ -75,12 +75,12 @@ class RoundPhase:
 
     spans: Mapping[Hop, LinkSpan]
     one_ps: int
-    """what a chunk alone takes"""
+    """time of a single chunk without others"""
     farthest_ps: int
-    """what a frame alone takes on the longest way"""
+    """time of a single frame on the longest path"""
 
     def lasts(self, chunks: int) -> int:
-        """Least time for so many chunks."""
+        """Return the least time for this number of chunks."""
         return max(span.lasts(chunks) for span in self.spans.values())
 
 
@@ -91,17 +91,17 @@ class TreeLimits:
     bound_ps: int
     """lower bound of a round"""
     ordered_ps: int
-    """the same where hosts add up and the server answers all workers of a chunk before those of the next"""
+    """the same if hosts aggregate and the server answers all workers of a chunk before those of the next one"""
     chunk_ps: int
-    """by how much it grows with one more chunk: what that takes on the busiest link"""
+    """increase of the bound by one more chunk: its time on the busiest link"""
 
 
 def limits(plan: Plan, operation: Operation, elements: int) -> TreeLimits:
-    """The least time from the workers' start to the last worker's result, picoseconds.
+    """Return the least time from the workers' start to the last worker's result, picoseconds.
 
     U_1 and U_C: one chunk and all chunks from every worker to the server; D_1 and D_C: down to every worker. The last
-    chunk goes down after it came up, and nothing goes down before the first came up: T >= max(U_C + D_1, U_1 + D_C).
-    A link that carries both ways in one direction (edges of an overlay that double back) carries their sum.
+    chunk goes down after it came up, and nothing goes down before the first chunk came up: T >= max(U_C + D_1, U_1 +
+    D_C). A link that carries both ways in one direction (edges of an overlay that double back) carries their sum.
     """
     count = chunks(elements, plan.lanes)
     if plan.ring:
@@ -124,9 +124,9 @@ def limits(plan: Plan, operation: Operation, elements: int) -> TreeLimits:
 
 
 def _ring(plan: Plan, count: int) -> TreeLimits:
-    """Limits of a ring of N hosts: 2 (N - 1) ceil(C / N) frames on every stream, and a piece's way round.
+    """Return the limits of a ring of N hosts: 2 (N - 1) ceil(C / N) frames on every stream, and a piece's way round.
 
-    A link that k streams cross is busy for k times that, after a frame has come to it and before it comes to the
+    A link that k streams cross is busy for k times that, between a frame's path to it and a frame's path from it to the
     stream's end. The last piece to be summed passes 2 (N - 1) hosts one after the other, wherever it begins.
     """
     n = len(plan.ring)
@@ -147,12 +147,12 @@ def _ring(plan: Plan, count: int) -> TreeLimits:
 
 
 def _ordered(plan: Plan, up: RoundPhase, down: RoundPhase, count: int) -> int:
-    """Least time of a host-side server that answers chunk by chunk; 0 for aggregation in the network.
+    """Return the least time of a host-side server that answers chunk by chunk; 0 for aggregation in the network.
 
     Nothing goes down before the first chunk has come up from the farthest worker, U_1. The last chunk's first answer
-    leaves behind n(C - 1) others, and may be the one for the farthest worker: T >= U_1 + n(C - 1) t + D. In any order
-    the farthest worker's answers could all leave first; where the way is long against n * S that is what tells
-    ``bound_ps`` and this apart.
+    leaves after n(C - 1) others, and may be the one for the farthest worker: T >= U_1 + n(C - 1) t + D. Without this
+    order, all answers for the farthest worker could leave first, which makes ``bound_ps`` smaller if the path is long
+    relative to n * S.
     """
     if plan.in_network or plan.server is None:
         return 0
@@ -161,13 +161,13 @@ def _ordered(plan: Plan, up: RoundPhase, down: RoundPhase, count: int) -> int:
 
 
 class _Edges:
-    """Times along the edges of a plan, one direction; all picoseconds for frames of one length."""
+    """Times along the edges of a plan in one direction; all in picoseconds, for frames of one length."""
 
     def __init__(self, plan: Plan, edges: Iterable[Edge], length: int) -> None:
         self.time: dict[Hop, int] = {}
         self.latency: dict[Edge, int] = {}
         self.crossing: dict[Hop, list[tuple[Edge, int, int]]] = {}
-        """for each link the edges that cross it: until a frame has crossed it, and from there to the edge's end"""
+        """by link, the edges that cross it, with the times from the edge's start to the link's end and from there on"""
         for edge in edges:
             hops = plan.path_hops(*edge)
             passed = 0
@@ -184,7 +184,7 @@ class _Edges:
 
 
 def _up(plan: Plan, length: int) -> RoundPhase:
-    """From the workers to the server. An aggregator sends a chunk when it has it from all its children."""
+    """Return the phase from workers to server. An aggregator sends a chunk when all its children have sent it."""
     edges = _Edges(plan, plan.edges, length)
     above = dict(plan.edges)
     below = _children(plan)
@@ -212,7 +212,7 @@ def _up(plan: Plan, length: int) -> RoundPhase:
 
 
 def _down(plan: Plan, length: int) -> RoundPhase:
-    """From the server to all workers."""
+    """Return the phase from the server to all workers."""
     edges = _Edges(plan, [(parent, child) for child, parent in plan.edges], length)
     above = dict(plan.edges)
     below = _children(plan)
@@ -247,11 +247,11 @@ def _children(plan: Plan) -> dict[str, list[str]]:
     return below
 
 
-# What a round put on links, against what its plans predict.
+# Traffic of a round on links, compared with its plans' prediction.
 
 
 Carried = Sequence[tuple[Plan, Operation]]
-"""the plans of a round and what each carried"""
+"""the plans of a round and the operation that each carried"""
 Seen = tuple[dict[Hop, Traffic], dict[str, NDArray[np.int64]]]
 """first transmissions on every link, and the change of every counter of links"""
 
@@ -261,33 +261,33 @@ class RoundCounts:
     """The counts of one round of a task."""
 
     communication_ps: int
-    """from the local models' start to the last of them that has its new weights"""
+    """from the start of the local models until the last of them has its new weights"""
     bound_ps: int
-    """the least that these trees allow (:mod:`~studies.poster.packets`)"""
+    """least time that these trees allow (:func:`limits`)"""
     ordered_ps: int
-    """the least where a host-side server answers chunk by chunk; equal to ``bound_ps`` for trees"""
+    """least time if a host-side server answers chunk by chunk; equal to ``bound_ps`` for trees"""
     bytes: int
-    """on all links, resends included"""
+    """bytes on all links, including resends"""
     first_bytes: int
-    """of first transmissions"""
+    """bytes of first transmissions"""
     predicted_bytes: int
     resend_bytes: int
     dropped: int
-    """frames of the task that a full queue dropped"""
+    """number of the task's frames that a full queue dropped"""
     aggregators: int
     chunk_ps: int
-    """what one more chunk takes on the busiest link of these trees"""
+    """time of one more chunk on the busiest link of these trees"""
     differences: tuple[str, ...]
-    """links on which first transmissions are not what was predicted; empty when all is well"""
+    """links whose first transmissions differ from the prediction; empty if there are none"""
 
 
 def predict_round(carried: Carried, elements: int) -> dict[Hop, Traffic]:
-    """First transmissions of a round on every link; numbers have a fixed scale, so no exponents are agreed ahead."""
+    """Predict first transmissions of a round on every link; no frames for exponents, because the scale is fixed."""
     return add(*(predict(plan, operation, elements, lead=0) for plan, operation in carried))
 
 
 def links_since(network: VirtualNetwork, before: NDArray[Any]) -> Seen:
-    """First transmissions on every link since ``before``, and the change of every counter."""
+    """Return first transmissions on every link since ``before``, and the change of every counter."""
     after = network.links.array()
     change = {name: after[name] - before[name] for name in after.dtype.names or ()}
     frames, sizes = change["inc_first_frames"].tolist(), change["inc_first_bytes"].tolist()
@@ -303,9 +303,9 @@ def count_round(
     seen: Seen,
     communication_ps: int,
 ) -> tuple[RoundCounts, dict[Hop, Traffic]]:
-    """The measurements of a round, and the first transmissions to be expected after drops of full queues.
+    """Return the measurements of a round, and its expected first transmissions, given the drops of full queues.
 
-    ``seen`` is of its whole time; no other task has sent in it.
+    ``seen`` covers the whole time of the round, in which no other task may send.
     """
     counted, change = seen
     expected, dropped = predicted, 0
@@ -337,7 +337,7 @@ def count_round(
 
 
 def _dropped(network: VirtualNetwork) -> dict[int, list[LinkIncident]]:
-    """First transmissions that full queues dropped since the network began, by job; each job runs one round in it."""
+    """Return first transmissions dropped by full queues so far, by job; each job of the network runs one round."""
     incidents: dict[int, list[LinkIncident]] = {}
     for ((node, port), destination, job), seen in network.incidents().items():
         if seen.queue_dropped:
@@ -347,11 +347,11 @@ def _dropped(network: VirtualNetwork) -> dict[int, list[LinkIncident]]:
     return incidents
 
 
-# A round of one task: what its local models send, what the global model must get, and where results go.
+# A round of one task: the data that its local models send, the expected sum, and the arrays for results.
 
 
 NUMBERS: Final = FixedScale(2.0**20)
-"""one scale for all: no exponents are agreed ahead, so that the time is that of a model up and a model down"""
+"""one fixed scale: no exponents are agreed first, so the time is that of a model up and a model down"""
 
 
 @dataclass
@@ -359,14 +359,14 @@ class Round:
     """An installed task: its jobs, and the arrays that its local models send."""
 
     jobs: list[Job]
-    """one that pushes and pulls, or one that pushes and one that pulls; or a ring"""
+    """one job that pushes and pulls, or a job that pushes and one that pulls; or a ring"""
     inputs: Sequence[FloatArray]
-    """of the local models; of a ring, perhaps of its last host too"""
+    """arrays of the local models; for a ring, optionally also of its last host"""
     expected: ExpectedSum
     targets: FloatArray
-    """float32, a row for each local model and the last one for the global model"""
+    """float32, a row for each local model, and the last row for the global model"""
     operation: Operation | None = None
-    """of its only job where that is one phase of several: PUSH, or PULL of the last row of ``targets``"""
+    """operation of the only job if it is one phase of several: PUSH, or PULL of the last row of ``targets``"""
 
     @property
     def weights(self) -> FloatArray:
@@ -376,7 +376,7 @@ class Round:
 
     @property
     def carried(self) -> list[tuple[Plan, Operation]]:
-        """Its plans, with the operation that each carries."""
+        """The plans of the round, with the operation that each carries."""
         if self.jobs[0].plan.ring:
             return [(self.jobs[0].plan, Operation.ALL_REDUCE)]
         if self.operation:
@@ -385,12 +385,12 @@ class Round:
         return [(job.plan, operation) for job, operation in zip(self.jobs, operations, strict=True)]
 
     def total(self) -> FloatArray:
-        """The sum that the global model got: with both in one job its weights 0 became 0 - n * sum / n."""
+        """Return the sum that the global model got; PUSH_PULL turned its weights 0 into 0 - n * sum / n."""
         negative = self.carried[0][1] is Operation.PUSH_PULL
         return -self.weights if negative else self.weights.copy()
 
     def check(self) -> None:
-        """Check that the sum is right and that all have the same weights, byte by byte. Raises ``ClusterError``."""
+        """Check the sum, and that all local models have the same weights, byte by byte. Raises ``ClusterError``."""
         plan = self.jobs[0].plan
         self.expected.deviation(self.total()).check(plan.name)
         if self.operation is Operation.PUSH:
@@ -401,7 +401,7 @@ class Round:
 
 
 def drawn_round(jobs: list[Job], seed: int, elements: int, lanes: int) -> Round:
-    """A round of random gradients, float32 of shape (elements,), the same for a seed."""
+    """Return a round of random gradients, float32 of shape (elements,), which depend only on the seed."""
     plan = jobs[0].plan
     members = _local_models(plan)
     known = _expected_sum(seed, members, elements, lanes, in_network=plan.in_network)
@@ -409,7 +409,7 @@ def drawn_round(jobs: list[Job], seed: int, elements: int, lanes: int) -> Round:
 
 
 def given_round(jobs: list[Job], inputs: Sequence[FloatArray], lanes: int) -> Round:
-    """A round with the local models' own arrays, float32 of one shape (elements,), in rank order."""
+    """Return a round with given arrays of the local models, float32 of one shape (elements,), in rank order."""
     expected = expect_sum(list(inputs), NUMBERS if jobs[0].plan.in_network else None, lanes)
     return Round(jobs, inputs, expected, _targets(jobs, inputs[0].size))
 
@@ -419,7 +419,7 @@ def _targets(jobs: Sequence[Job], elements: int) -> FloatArray:
 
 
 def _local_models(plan: Plan) -> int:
-    """Number of local models: the last worker of a ring is the global model's host."""
+    """Return the number of local models: the last worker of a ring is the global model's host."""
     return len(plan.workers) - bool(plan.ring)
 
 
@@ -436,35 +436,35 @@ def _expected_sum(seed: int, members: int, elements: int, lanes: int, *, in_netw
 
 QUEUE_FRAMES: Final = 1024
 WARM_UP_PS: Final = 200_000_000
-"""of background traffic before the first task: 0.2 ms"""
+"""time of background traffic before the first task: 0.2 ms"""
 MEASURED_PS: Final = 2_000_000_000
-"""in which utilisation is measured for the scheduler: 2 ms"""
+"""time for which utilisation is measured for the scheduler: 2 ms"""
 MOST_TASKS: Final = 32
-"""in one network at a time: what endpoints keep in memory"""
+"""highest number of tasks in a network at a time, to limit the memory of endpoints"""
 TWICE: Final = ("duplicate", "unexpected result")
-"""why a switch refuses contributions and results that it has already"""
+"""reasons of a switch for refusing contributions and results that it already has"""
 FIRST_JOB: Final = 1
 
 
 class TaskNetwork:
     """The switches of a scenario, and rounds of tasks on them. Use as a context manager.
 
-    With :meth:`run` tasks take turns: each round has the links to itself, but for background traffic, while the trees
-    of the others are installed beside it. So each is held against its own bound, and all policies meet the same
-    conditions. With :meth:`run_at_once` they all begin at one time.
+    With :meth:`run` tasks take turns: each round has the links to itself, except for background traffic, while the
+    other tasks' trees are installed as well. Each round is thus compared with its bound, and all policies have the same
+    conditions. With :meth:`run_at_once` all tasks begin at one time.
 
     Parameters
     ----------
     topology : Topology
         The network.
     program : P4Program
-        What the switches run.
+        Program of the switches.
     elements : int
-        Model size.
+        Model size, number of elements.
     load : float
-        Of background traffic (:meth:`~p4reduce.network.background.Demands.at_load`), 0: none.
+        Load of background traffic (:meth:`~p4reduce.network.background.Demands.at_load`), 0: none.
     seed : int
-        Of tensors and background traffic.
+        Seed of tensors and background traffic.
     """
 
     def __init__(
@@ -484,7 +484,7 @@ class TaskNetwork:
         self._switches.close()
 
     def background(self) -> Loads:
-        """The load of background traffic on every link, bit/s, measured on its packets; empty without it."""
+        """Return the background load of every link, bit/s, measured on its packets; empty if there is none."""
         if self._background is None:
             return {}
         with self._network() as network:
@@ -498,7 +498,7 @@ class TaskNetwork:
         Raises
         ------
         ClusterError
-            When a round does not end, or a sum is wrong.
+            A round does not end, or a sum is wrong.
         """
         waiting = list(decisions)[::-1]
         while waiting:
@@ -511,19 +511,19 @@ class TaskNetwork:
             yield from (measured for _, measured in self._run_installed(plans, None))
 
     def run_at_once(self, decisions: Sequence[TreeDecision]) -> tuple[list[int], RoundCounts]:
-        """Run one round of every task, all from the same moment on.
+        """Run one round of every task, all beginning at the same time.
 
         Returns
         -------
-        list of int and Measured
-            How long each task took, in their order, picoseconds; what all of them put on links.
+        list of int and RoundCounts
+            Time of each task, in their order, picoseconds; counts of all of them together.
 
         Raises
         ------
         PlanError
-            When there are none, or the switches have too few slots for all of them with whole windows.
+            There are no decisions, or the switches have too few slots for all of them with whole windows.
         ClusterError
-            As of :meth:`run`.
+            See :meth:`run`.
         """
         if not decisions:
             raise PlanError("no task to run")
@@ -548,25 +548,25 @@ class TaskNetwork:
         return done, measured
 
     def fitting(self, decisions: Sequence[TreeDecision]) -> list[TreeDecision]:
-        """Decisions that switches have slots for at the same time, with whole windows; the first ones come first."""
+        """Return the decisions that fit into the switches' slots together, with whole windows; earlier ones first."""
         plans = self._plan_all(decisions)
         self._release(plans)
         return [decision for decision, _ in plans]
 
     def add_up(self, decision: TreeDecision, inputs: Sequence[FloatArray]) -> tuple[FloatArray, RoundCounts]:
-        """Run one round with the local models' own arrays.
+        """Run one round with given arrays of the local models.
 
         Parameters
         ----------
-        decision : Decision
+        decision : TreeDecision
             The trees of a task.
         inputs : sequence of float32, each of shape (elements,)
-            What each local model sends, in rank order.
+            Array of each local model, in rank order.
 
         Returns
         -------
-        float32 of shape (elements,) and Measured
-            The sum that the global model got, and what it took.
+        float32 of shape (elements,) and RoundCounts
+            The sum that the global model got, and the counts of the round.
         """
         plans = self._plan(decision, FIRST_JOB, alone=True)
         assert plans is not None  # alone: a plan, or an error  # noqa: S101
@@ -574,10 +574,10 @@ class TaskNetwork:
         return total, measured
 
     def check_counters(self, *, resends: bool = False) -> list[str]:
-        """Differences between all predictions so far and what the P4 program counted at its ports.
+        """Return differences between all predictions so far and the counters of the P4 program.
 
-        Where rounds take turns nothing is sent twice, and nothing refused. With ``resends`` a switch may refuse what it
-        has already; for any other reason it may not.
+        If rounds take turns, nothing is sent twice, and nothing is refused. With ``resends`` a switch may refuse data
+        that it already has, but nothing for another reason.
         """
         counters = self._switches.controller.read_counters()
         differences = compare_counters(self.topology, add({}, *self._expected), counters)
@@ -603,16 +603,16 @@ class TaskNetwork:
                 self._switches.controller.release(plan)
 
     def _plan(self, decision: TreeDecision, job: int, *, alone: bool) -> list[Plan] | None:
-        """Plans of a task beside those that are there; None when slots are too few for now."""
+        """Return plans of a task beside the installed ones; None if there are too few free slots."""
         controller = self._switches.controller
         plans: list[Plan] = []
         try:
             requests = plan_requests(decision, job=job)
-            # Two trees of a task share a switch's slots; and no more than the whole model is ever in flight.
+            # Two trees of a task share a switch's slots; the whole model is the most that can be in flight.
             most = min(power_of_two(2 * chunks(self.elements, self.lanes)), self._slots // power_of_two(len(requests)))
             for request in requests:
                 plan = controller.plan(replace(request, max_slots=min(most, request.max_slots or most)))
-                # Without aggregation more than this in flight only queues up before the global model's link.
+                # Without aggregation, a larger window would only queue before the global model's link.
                 plans.append(plan if plan.in_network or plan.ring else replace(plan, window=plan.window_needed))
         except PlanError:
             for plan in plans:
@@ -637,7 +637,7 @@ class TaskNetwork:
         self._switches.controller.uninstall_idle(every)
 
     def _network(self) -> JobNetwork:
-        """Make a network that begins at 0; background traffic, if any, has run for a while."""
+        """Return a network that begins at time 0; background traffic, if any, has run for WARM_UP_PS."""
         network = JobNetwork(self._switches, queue_frames=QUEUE_FRAMES, seed=self.seed, background=self._background)
         if self._background is not None:
             network.advance(WARM_UP_PS)
@@ -670,7 +670,7 @@ class TaskNetwork:
         predicted = predict_round(carried, self.elements)
         seen = links_since(network.fabric, before)
         if seen[0] != predicted:
-            # What is still on its way belongs to these rounds.
+            # Frames in flight belong to these rounds.
             network.advance(network.now + 2 * max(plan.rtt_ps for plan, _ in carried))
             seen = links_since(network.fabric, before)
         measured, expected = count_round(
@@ -680,9 +680,9 @@ class TaskNetwork:
         return measured
 
     def _carry(self, network: JobNetwork, rounds: Sequence[Round]) -> None:
-        """Carry all rounds from now on: gradients up and new weights down, chunk by chunk if one tree does both.
+        """Run all rounds from now: gradients up and new weights down, chunk by chunk if one tree does both.
 
-        Where there are two, the broadcast of a task begins when its last upload was acknowledged.
+        With two trees, the broadcast of a task begins when its last upload is acknowledged.
         """
         clockwork = Clockwork(network)
         for round_ in rounds:
@@ -694,7 +694,7 @@ class TaskNetwork:
             raise ClusterError(f"{names} on {self.topology.name}: a round did not end: {error}") from None
 
     def _begin(self, clockwork: Clockwork, round_: Round, step: int) -> None:
-        """Begin the operations of a job of a round, and after them those of the next job."""
+        """Begin the operations of a round's job, and after them those of its next job."""
         left = len(round_.jobs[step].endpoints)
 
         def ended(_done_ps: int) -> None:
@@ -708,12 +708,12 @@ class TaskNetwork:
 
 
 def _posts(round_: Round, step: int) -> Iterator[tuple[int, Post]]:
-    """The operations of the endpoints of a job of a round."""
+    """Yield the operations of the endpoints of a round's job."""
     job, weights = round_.jobs[step], round_.weights
     _, operation = round_.carried[step]
     if operation is Operation.ALL_REDUCE:
         given = list(round_.inputs)
-        if len(given) < len(job.members):  # G's host is the last of the ring, and adds nothing
+        if len(given) < len(job.members):  # G's host is the last of the ring, and adds zeros
             given.append(np.zeros_like(given[0]))
         for worker, own, result in zip(job.plan.workers, given, round_.targets, strict=True):
             yield job.members[worker], Post(Collective.ALL_REDUCE, own, result)
@@ -724,7 +724,7 @@ def _posts(round_: Round, step: int) -> Iterator[tuple[int, Post]]:
         target = None if operation is Operation.PUSH else round_.targets[rank]
         yield job.members[worker], Post(Collective[operation.name], source, target)
     if operation is Operation.PUSH_PULL:
-        # Weights 0 and a rate of n make the new weights minus the sum, which is known.
+        # Weights 0 and a learning rate of n make the new weights minus the sum, which is known.
         yield job.server, Post(Collective.PUSH_PULL, None, weights, learning_rate=float(len(round_.inputs)))
     elif operation is Operation.PUSH:
         yield job.server, Post(Collective.PUSH, None, weights)
@@ -733,7 +733,7 @@ def _posts(round_: Round, step: int) -> Iterator[tuple[int, Post]]:
 
 
 def task_network(settings: PosterSettings, scenario: TrafficScenario, topology: Topology, seed: int) -> TaskNetwork:
-    """The network of a scenario, whose topology may have been changed, as the experiment asks for it."""
+    """Return the network of a scenario, with a possibly changed topology, for the settings."""
     return TaskNetwork(
         topology,
         bundled(settings.lanes),

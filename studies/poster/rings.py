@@ -1,6 +1,6 @@
-"""Tasks without switches that add: their times when hosts add up models among themselves.
+"""Tasks without aggregating switches: their times if hosts sum the models among themselves.
 
-Rings, and the overlay MST of hosts. A piece of its own, in no claim: the bound of a ring is not tight
+The part has rings and the overlay MST of hosts. It is separate and in no bar: the bound of a ring is not tight
 (:mod:`~studies.poster.packets`), and phases are not pipelined.
 """
 
@@ -29,11 +29,11 @@ from studies.poster.cells import FINISHED, REJECTED, CellResult, decide_all
 from studies.poster.packets import FIRST_JOB, Round, RoundCounts, TaskNetwork, limits
 from studies.poster.settings import SPFF, PosterSettings, TrafficScenario, tasks_of
 
-# Tasks that run in phases, on packets: what hosts add up or pass on is whole before it goes further.
+# Tasks that run in phases, on packets: hosts sum or forward data only when it is complete.
 
 
 Held = dict[str, FloatArray]
-"""what every host has, by its name"""
+"""the array of every host, by the host's name"""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class JobsAtOnce:
     """Jobs that run at the same time."""
 
     operation: Operation
-    """ALL_REDUCE of rings; PUSH: a host adds what others send to its own; PULL: others get what a host has"""
+    """ALL_REDUCE for rings; PUSH: a host adds the arrays of others to its array; PULL: others get a host's array"""
     decisions: tuple[TreeDecision, ...]
 
 
 class Phased(Protocol):
-    """A task that was admitted, with its phases in order."""
+    """An admitted task, with its phases in order."""
 
     @property
     def name(self) -> str:
@@ -54,44 +54,44 @@ class Phased(Protocol):
 
     @property
     def task(self) -> Task:
-        """The task that asked for it."""
+        """The admitted task."""
 
     @property
     def phases(self) -> tuple[JobsAtOnce, ...]:
-        """Each with something to do."""
+        """The phases in order, none of them empty."""
 
     @property
     def demand_bps(self) -> Mapping[Hop, int]:
-        """Rate that it reserves on every directed link, bit/s."""
+        """Rate that the task reserves on every directed link, bit/s."""
 
 
 class PhasedNetwork(TaskNetwork):
-    """A network that also carries tasks of several phases."""
+    """A network that also runs tasks of several phases."""
 
     def run_phases(
         self, phased: Phased, inputs: Sequence[FloatArray]
     ) -> tuple[FloatArray, RoundCounts, tuple[RoundCounts, ...]]:
-        """Run one round: each phase begins when all hosts have the results of the one before; nothing is pipelined.
+        """Run one round: each phase begins when all hosts have the results of the previous one; nothing is pipelined.
 
-        What a phase takes is counted until its last host is done. Acknowledgements that are still on their way then
-        are waited for, in time that does not count: each phase has the links to itself, like the rounds of :meth:`run`.
+        A phase lasts until its last host is done. The run then waits for outstanding acknowledgements, in time that
+        does not count: each phase has the links to itself, like the rounds of :meth:`run`.
 
         Parameters
         ----------
         phased : Phased
-            What was admitted.
+            The admitted task.
         inputs : sequence of float32, each of shape (elements,)
-            What each local model gives, in rank order; G's host adds nothing.
+            Array of each local model, in rank order; G's host adds nothing.
 
         Returns
         -------
-        float32 of shape (elements,), Measured, tuple of Measured
-            The sum that every host got; what the round took; the same of every phase.
+        float32 of shape (elements,), RoundCounts, tuple of RoundCounts
+            The sum that every host got; the counts of the round; the counts of every phase.
 
         Raises
         ------
         ClusterError
-            When a phase does not end, a sum is wrong, or hosts end with different bytes.
+            A phase does not end, a sum is wrong, or hosts end with different bytes.
         """
         plans = []
         for number, decision in enumerate(decision for phase in phased.phases for decision in phase.decisions):
@@ -142,7 +142,7 @@ class PhasedNetwork(TaskNetwork):
 
 
 def _keep(round_: Round, held: Held) -> None:
-    """Keep the arrays that hosts have after a phase."""
+    """Store the arrays that hosts have after a phase."""
     plan = round_.jobs[0].plan
     if round_.operation is Operation.PUSH:
         assert plan.server is not None  # noqa: S101
@@ -160,7 +160,7 @@ def _check(phased: Phased, held: Held, inputs: Sequence[FloatArray], lanes: int)
 
 
 def _one_after_the_other(phases: Sequence[RoundCounts]) -> RoundCounts:
-    """Add up all numbers of the phases."""
+    """Return the sums of all numbers of the phases."""
     names = [name for name in RoundCounts.__dataclass_fields__ if name != "differences"]
     return RoundCounts(
         **{name: sum(getattr(phase, name) for phase in phases) for name in names},
@@ -176,27 +176,27 @@ HIERARCHICAL: Final = "hierarchical-ring"
 
 @dataclass(frozen=True)
 class HierarchicalRing:
-    """The rings that a task runs, phase after phase; within a phase all at the same time.
+    """The rings of a task by phase; all rings of a phase run at the same time.
 
-    A phase that has nothing to do is empty: without racks of two or more only ``leaders`` are left, a plain ring; with
-    all hosts in one rack only ``racks``.
+    Phases without work are empty: without racks of two or more hosts there is only ``leaders``, a plain ring; with all
+    hosts in one rack there is only ``racks``.
     """
 
     task: Task
     racks: tuple[TreeDecision, ...]
-    """a ring all-reduce in every rack of at least two; its leader is the last of the ring"""
+    """a ring all-reduce in every rack with at least two hosts; the leader is the last of its ring"""
     leaders: tuple[TreeDecision, ...]
-    """a ring all-reduce of one host a rack"""
+    """a ring all-reduce over one host of each rack"""
     spread: tuple[TreeDecision, ...]
-    """in every rack of at least two its leader sends the sum to each of the others"""
+    """in every rack with at least two hosts, the leader sends the sum to each of the others"""
     demand_bps: Mapping[Hop, int]
-    """on every directed link the most that one phase takes: phases do not overlap"""
+    """on every directed link, the highest rate of any phase, because phases do not overlap"""
 
     name: ClassVar[str] = HIERARCHICAL
 
     @property
     def phases(self) -> tuple[JobsAtOnce, ...]:
-        """Phases with something to do."""
+        """The phases that are not empty."""
         planned = (
             JobsAtOnce(Operation.ALL_REDUCE, self.racks),
             JobsAtOnce(Operation.ALL_REDUCE, self.leaders),
@@ -206,7 +206,7 @@ class HierarchicalRing:
 
 
 def racks_of(task: Task, topology: Topology) -> list[tuple[str, ...]]:
-    """The task's hosts by access switch, the leader of each last: G, or the first of the local models."""
+    """Return the task's hosts by access switch, each with its leader last: G, or the first of the local models."""
     racks: dict[str, list[str]] = {}
     for host in (task.server, *task.workers):
         racks.setdefault(topology.neighbours(host)[0], []).append(host)
@@ -214,12 +214,12 @@ def racks_of(task: Task, topology: Topology) -> list[tuple[str, ...]]:
 
 
 def hierarchical_ring(task: Task, state: NetworkState, *, lanes: int = 256) -> HierarchicalRing:
-    """Admit a task: every ring as policy ``ring`` does, and the leaders' copies on what links have left.
+    """Admit a task: rings as in policy ``ring``, and the leaders' copies within the residual bandwidth of links.
 
     Raises
     ------
     Rejection
-        Names a link with too little left.
+        A link has too little bandwidth left; the message names it.
     """
     racks = racks_of(task, state.topology)
     shared = [rack for rack in racks if len(rack) > 1]
@@ -229,7 +229,7 @@ def hierarchical_ring(task: Task, state: NetworkState, *, lanes: int = 256) -> H
         return POLICIES["ring"](replace(task, workers=members[:-1], server=members[-1]), state, lanes=lanes)
 
     first = tuple(ring(rack) for rack in shared)
-    # G leads the first rack; it is the last of the leaders' ring too.
+    # G leads the first rack, and is also the last of the leaders' ring.
     second = (ring((*tops[1:], tops[0])),) if len(tops) > 1 else ()
     third = tuple(_star(task, state, rack, lanes) for rack in shared) if second else ()
     demand: dict[Hop, int] = {}
@@ -243,7 +243,7 @@ def hierarchical_ring(task: Task, state: NetworkState, *, lanes: int = 256) -> H
 
 
 def _star(task: Task, state: NetworkState, rack: tuple[str, ...], lanes: int) -> TreeDecision:
-    """The leader sends a copy to each of the others, through their switch; requests, empty frames, are not counted."""
+    """Return the leader's copies to each of the others through their switch; requests (empty frames) do not count."""
     *others, leader = rack
     own = replace(task, workers=tuple(others), server=leader)
     view, topology = View(own, state, lanes), state.topology
@@ -265,14 +265,14 @@ def _star(task: Task, state: NetworkState, rack: tuple[str, ...], lanes: int) ->
 
 @dataclass(frozen=True)
 class HostPhases:
-    """A tree of hosts as phases: PUSH to the deepest inner hosts, up to G's; PULL the other way round."""
+    """A tree of hosts as phases: PUSH from the deepest inner hosts up to G's host; PULL in reverse order."""
 
     tree: HostTree
     name: ClassVar[str] = NAME
 
     @property
     def task(self) -> Task:
-        """The task that the tree belongs to."""
+        """The task of the tree."""
         return self.tree.task
 
     @property
@@ -282,7 +282,7 @@ class HostPhases:
 
     @property
     def phases(self) -> tuple[JobsAtOnce, ...]:
-        """Two for each level with inner hosts."""
+        """Two phases for each level with inner hosts."""
         stars = [tuple(self._star(host) for host in stage) for stage in self.tree.stages]
         up = [JobsAtOnce(Operation.PUSH, stage) for stage in stars]
         return (*up, *(JobsAtOnce(Operation.PULL, stage) for stage in stars[::-1]))
@@ -295,7 +295,7 @@ class HostPhases:
 
 
 COMPARED: Final = (SPFF, "overlay-mst", "steiner", "ring")
-"""and those of ``IN_PHASES``"""
+"""policies that are compared, besides those of ``IN_PHASES``"""
 
 
 def _host_tree(task: Task, state: NetworkState, *, lanes: int) -> Phased:
@@ -303,12 +303,12 @@ def _host_tree(task: Task, state: NetworkState, *, lanes: int) -> Phased:
 
 
 IN_PHASES: Final[dict[str, Callable[..., Phased]]] = {HIERARCHICAL: hierarchical_ring, HOST_TREE: _host_tree}
-"""by name: from a task, the network's state and ``lanes`` to what was admitted, or a `Rejection`"""
+"""by name: functions from a task, the network's state and ``lanes`` to the admitted task; they may raise `Rejection`"""
 
 
 @dataclass(frozen=True)
 class RingCell:
-    """The work of one process: a network with the first tasks of a seed, of the most local models."""
+    """The work of one process: a network with the first tasks of a seed, with the most local models."""
 
     settings: PosterSettings
     scenario: TrafficScenario
@@ -326,19 +326,19 @@ class RingRow:
     task: str
     status: str
     reason: str
-    """why it was rejected"""
+    """why the task was rejected; empty if it was not"""
     phases: int
-    """one after the other, those with something to do; 1 of a tree in switches and of a ring"""
+    """number of phases with work; 1 for a tree in switches and for a ring"""
     communication_ps: int
     bound_ps: int
-    """of the phases together, for rings not tight"""
+    """lower bound of the phases together; not tight for rings"""
     bytes: int
     first_bytes: int
     predicted_bytes: int
 
 
 def ring_cells(settings: PosterSettings) -> list[RingCell]:
-    """Cells by network, under the first seed."""
+    """Return cells by network, for the first seed."""
     return [
         RingCell(settings, scenario, settings.seeds[0])
         for scenario in settings.scenarios
@@ -347,7 +347,7 @@ def ring_cells(settings: PosterSettings) -> list[RingCell]:
 
 
 def run_rings(cell: RingCell) -> CellResult:
-    """Admit the tasks of every policy one after the other, and carry one round of each; sums and bytes are checked."""
+    """Admit the tasks of every policy one after the other, and run one round of each; sums and bytes are checked."""
     settings, scenario = cell.settings, cell.scenario
     topology, size = scenario.build(), max(settings.sizes)
     inputs = [tensor(cell.seed, rank, 0, settings.elements) for rank in range(size)]
@@ -381,7 +381,7 @@ def run_rings(cell: RingCell) -> CellResult:
                     differences += [
                         f"{scenario.name}, seed {cell.seed}, {name}: {text}" for text in answer_measured.differences
                     ]
-            # What is left of the generator takes the trees away again.
+            # The rest of the generator uninstalls the trees.
             assert next(trees, None) is None  # noqa: S101
         differences += [f"{scenario.name}, seed {cell.seed}, rings: {text}" for text in network.check_counters()]
     return CellResult(tuple(rows), tuple(differences))
@@ -390,7 +390,7 @@ def run_rings(cell: RingCell) -> CellResult:
 def _in_phases(
     admit: Callable[..., Phased], tasks: Sequence[Task], state: NetworkState, lanes: int
 ) -> list[Phased | Rejection]:
-    """Admit tasks one after the other; changes ``state``."""
+    """Admit tasks one after the other, and reserve their bandwidth in ``state``."""
     answers: list[Phased | Rejection] = []
     for task in tasks:
         try:

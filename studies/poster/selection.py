@@ -1,4 +1,4 @@
-"""Choosing useful local models under a bandwidth budget, and what that does to accuracy (open challenge 1)."""
+"""Choice of useful local models under a bandwidth budget, and its effect on accuracy (open challenge 1)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,16 +17,16 @@ from studies.frame import column, percent, record, scaled
 from studies.poster.packets import TaskNetwork
 from studies.poster.settings import TrafficScenario
 
-# Local models with data that are not alike, and what each has learnt.
+# Local models with different distributions of data, and their training.
 
 
 LAYERS = (64, 64, 10)
-"""4,810 parameters"""
+"""layers of the model, with 4,810 parameters"""
 
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """Training of a local model between two rounds: plain SGD from the global weights on its own images."""
+    """Training of a local model between two rounds: plain SGD from the global weights on its images."""
 
     steps: int = 8
     batch: int = 16
@@ -34,10 +34,10 @@ class LocalTraining:
 
 
 def skewed_shards(data: Dataset, count: int, alpha: float, seed: int) -> list[Dataset]:
-    """Shards whose labels are not alike: each digit is dealt out by shares drawn from a Dirichlet distribution.
+    """Return shards with different label distributions: each digit is split by shares from a Dirichlet distribution.
 
     T.-M. H. Hsu, H. Qi, M. Brown, "Measuring the effects of non-identical data distribution for federated visual
-    classification", 2019. Small ``alpha``: each local model has few digits, and some have little data at all. Every
+    classification", 2019. With a small ``alpha`` each local model has few digits, and some have very little data. Every
     shard has at least one image.
     """
     random = np.random.Generator(np.random.Philox(key=[seed, 0xD1]))
@@ -55,11 +55,11 @@ def skewed_shards(data: Dataset, count: int, alpha: float, seed: int) -> list[Da
 
 @dataclass
 class LocalModel:
-    """One local model: its images, and how useful it was when it last took part.
+    """One local model: its images, and its usefulness when it last took part.
 
     ``usefulness`` is Oort's statistical utility |B| * sqrt(mean of squared losses over B) of all its images (F. Lai et
-    al., "Oort: efficient federated learning via guided participant selection", OSDI 2021, section 4.1), as of its last
-    round; before the first |B| with a loss of ln 10, that of guessing.
+    al., "Oort: efficient federated learning via guided participant selection", OSDI 2021, section 4.1), from its last
+    round; before its first round it is |B| times the loss of guessing, ln 10.
     """
 
     host: str
@@ -71,7 +71,7 @@ class LocalModel:
         self.usefulness = len(self.data) * float(np.log(10.0))
 
     def train(self, weights: FloatArray, how: LocalTraining, random: np.random.Generator) -> FloatArray:
-        """Train from ``weights`` (not changed); the change of the weights, float32 of shape (size,)."""
+        """Train from ``weights``, which stay unchanged; return the change of the weights, float32 of shape (size,)."""
         own, gradient = weights.copy(), np.empty_like(weights)
         for _ in range(how.steps):
             batch = random.integers(0, len(self.data), min(how.batch, len(self.data)))
@@ -87,14 +87,14 @@ class LocalModel:
         return float(np.sqrt((losses**2).mean()))
 
 
-# Federated averaging on non-IID digits under a bandwidth budget, every sum on packets.
+# Federated averaging on non-IID digits under a bandwidth budget, with every sum on packets.
 
 
 @dataclass(frozen=True)
 class SelectionCell:
     """Trainings under one seed, one for each chooser.
 
-    ``budget`` is the share of a round's bytes with everyone that a round may consume (``all`` has no budget).
+    ``budget`` is the share of the bytes of a round with all local models that a round may use (``all`` has no budget).
     """
 
     scenario: TrafficScenario
@@ -116,20 +116,20 @@ class SelectionRow:
     chooser: str = column("chooser")
     seed: int
     round: int = column("round")
-    """from 1"""
+    """number of the round, from 1"""
     chosen: int = column("chosen", "{:.1f}")
-    """local models that took part"""
+    """number of local models that took part"""
     bytes: int = column("MB on links", scaled(1e-6, "{:.2f}"))
-    """since the beginning, counted on packets"""
+    """bytes since the beginning, counted on packets"""
     accuracy: float = column("test accuracy", percent())
-    """of the global model on the test images"""
+    """accuracy of the global model on the test images"""
 
 
 def run_selection(cell: SelectionCell) -> Iterator[SelectionRow]:
     """Train once with each chooser, from the same weights on the same shards.
 
-    Each round: choose; every chosen local model trains from the global weights and sends its change, scaled by its
-    share of the images; the network adds the changes up on the tree of those chosen, and new weights come back.
+    In each round, the chooser selects local models; each of them trains from the global weights and sends its change,
+    scaled by its share of the images; the network sums the changes on the tree of the selected models.
     """
     topology = cell.scenario.build()
     split = digits.load_digits(cell.seed)
@@ -162,7 +162,7 @@ def run_selection(cell: SelectionCell) -> Iterator[SelectionRow]:
 
 
 class _Planner:
-    """Trees of the global model and any local models, on an empty network."""
+    """Plans trees between the global model and any local models on an empty network."""
 
     def __init__(self, topology: Topology, server: str, policy: str, lanes: int, elements: int) -> None:
         self._topology, self._server, self._lanes, self._elements = topology, server, lanes, elements
@@ -170,11 +170,11 @@ class _Planner:
         self._decide = lru_cache(maxsize=1 << 16)(self._decide_once)
 
     def decision(self, hosts: Sequence[str]) -> TreeDecision:
-        """The trees of these local models, in any order."""
+        """Return the trees of these local models, in any order."""
         return self._decide(tuple(sorted(hosts)))
 
     def cost(self, hosts: Sequence[str]) -> int:
-        """Copies of a frame that they put on links, up and down."""
+        """Return the number of copies of a frame that their trees put on links, up and down."""
         return consumed(self.decision(hosts), self._topology)
 
     def _decide_once(self, hosts: tuple[str, ...]) -> TreeDecision:

@@ -1,9 +1,10 @@
-"""Sensitivity of figures to the rate of hosts' links, the model's size, and the length of links.
+"""Sensitivity of the results to the rate of hosts' links, the model's size, and the length of links.
 
-The poster gives no capacities, so the saving in total latency rests on a rate that we chose. Here that rate varies, and
-the training time is calibrated anew for each: what is left of the poster's 2.3 ms when spff has communicated. A second
-column keeps the experiment's training time. The third needs none: with the communication times T of spff and t of
-another policy, the saving 1 - (X + t) / (X + T) reaches s as long as training takes X <= (T - t) / s - T.
+The poster gives no capacities, so the saving in total latency depends on a rate that we chose. This part varies that
+rate, and calibrates the training time for each rate: the poster's 2.3 ms minus the communication time of spff. A second
+column keeps the experiment's training time. The third is independent of it: with the communication times T of spff and
+t of another policy, the saving 1 - (X + t) / (X + T) reaches s as long as the training time X is at most (T - t) / s -
+T.
 """
 
 import statistics
@@ -21,29 +22,29 @@ from studies.poster.settings import POSTER_SAVING, SPFF, PosterSettings, Traffic
 ACCESS: Final = "access"
 DELAY: Final = "delay"
 REAL: Final = "real"
-"""instead of a delay: the distances of the graph"""
+"""value instead of a delay: the distances of the graph"""
 LEFT_OUT: Final = ("spff-ecmp", "mst-routes", "spff-ina", "spt", "exact")
-"""policies that only explain, or take long"""
+"""policies that only explain results, or take long"""
 
 
 @dataclass(frozen=True)
 class Variation:
-    """A scenario with one parameter changed."""
+    """A scenario with one changed parameter."""
 
     study: str
     value: str
     scenario: str
-    """before the change"""
+    """name of the scenario before the change"""
     cell: PolicyCell
 
 
 def variations(settings: PosterSettings) -> list[Variation]:
-    """Every rate and delay; those that a scenario's topology has no parameter for are left out."""
+    """Return all rates and delays, except those for which a scenario's topology has no parameter."""
     reference = settings.calibrated_in
     made = []
     for rate in settings.access_rates:
         if "access_rate" in _parameters(reference):
-            # Links between cities are as fast as hosts' links at least, or they would be what is measured.
+            # Links between cities are at least as fast as hosts' links, which would otherwise not be the bottleneck.
             wide = max(parse_rate(rate), parse_rate(_parameters(reference).get("rate", "10G")))
             scenario = _with(reference, f"{rate} to hosts", access_rate=rate, rate=str(wide))
             made += _cells(settings, ACCESS, rate, reference, scenario, settings.access_elements)
@@ -60,7 +61,7 @@ def variations(settings: PosterSettings) -> list[Variation]:
 
 
 def run_variation(variation: Variation) -> Iterator[PolicyRow | Difference]:
-    """The tasks of its cell, with what was varied."""
+    """Run the tasks of a variation's cell; rows name the changed parameter."""
     outcome = run_policies(variation.cell)
     elements = variation.cell.settings.elements
     for row in outcome.rows:
@@ -70,16 +71,16 @@ def run_variation(variation: Variation) -> Iterator[PolicyRow | Difference]:
 
 
 def longest_training_ms(ours_ps: float, theirs_ps: float, saving: float = POSTER_SAVING) -> float | None:
-    """Up to which training time a round is this share shorter; None when it is not even without training."""
+    """Return the longest training time for which a round is this share shorter; None if no training time suffices."""
     longest = (theirs_ps - ours_ps) / saving - theirs_ps
     return longest / PS_PER_MS if longest >= 0 else None
 
 
 def failing_rate_bps(savings: Iterable[tuple[str, float | None]]) -> float | None:
-    """Rate of hosts' links above which the poster's saving of total latency is not reached.
+    """Return the rate of hosts' links above which the poster's saving of total latency is not reached.
 
-    ``savings``: rates as text, each with what is saved. Interpolated between the two rates on either side, linear in
-    the time that a bit takes; None when all reach it, or none does.
+    ``savings``: rates as text, each with its saving. The result is interpolated between the rates on either side,
+    linear in the time of a bit; None if all rates reach the saving, or none does.
     """
     own = sorted((parse_rate(rate), saving) for rate, saving in savings if saving is not None)
     for (slow, enough), (fast, little) in pairwise(own):
@@ -91,7 +92,7 @@ def failing_rate_bps(savings: Iterable[tuple[str, float | None]]) -> float | Non
 
 @record
 class LargerModel:
-    """A model too large for packets, in a flow-level model that is calibrated by packets at its rate."""
+    """A model too large for packets, in the flow-level model, calibrated on packets at its rate."""
 
     value: str = column("hosts' links")
     model: str = column("model")
@@ -99,11 +100,11 @@ class LargerModel:
     policy: str = column("policy")
     communication_ms: float = column("communication, ms", "{:,.3f}")
     longest_training_ms: float | None = column("longest training, ms", "{:,.2f}")
-    """up to which total latency is the poster's 17.4 % below spff's; None: with no training time"""
+    """longest training time with a total latency the poster's 17.4 % below spff's; None: not reached even at 0"""
 
 
 def larger_models(settings: PosterSettings, rows: Sequence[PolicyRow]) -> Iterator[LargerModel]:
-    """All models larger than those on packets, at every rate of hosts' links."""
+    """Yield all models larger than those on packets, at every rate of hosts' links."""
     if not settings.access_elements:
         return
     least, carried = min(settings.access_elements), max(settings.access_elements)
@@ -124,7 +125,7 @@ def larger_models(settings: PosterSettings, rows: Sequence[PolicyRow]) -> Iterat
 
 
 def _predicted(rows: Sequence[PolicyRow], more_chunks: int) -> float:
-    """As :mod:`~studies.poster.cells`, calibrated on these rows."""
+    """Predict a time as :mod:`~studies.poster.cells` does, calibrated on these rows."""
     factor = statistics.fmean(row.communication_ps / row.bound_ps for row in rows)
     return statistics.fmean(factor * (row.bound_ps + more_chunks * row.chunk_ps) for row in rows)
 

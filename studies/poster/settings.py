@@ -1,4 +1,4 @@
-"""Settings of the experiment: scenarios, policies, sizes, seeds. Everything that decides a figure is here."""
+"""Settings of the experiment: scenarios, policies, sizes, seeds; they determine all results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,11 +16,11 @@ from p4reduce.topologies import Topology, load, with_capable
 from p4switch.base.values import parse_delay, parse_rate
 
 POSTER_SPFF_MS: Final = 2.3
-"""total latency of the fixed scheduler at 15 local models, as the poster says"""
+"""the poster's total latency of the fixed scheduler with 15 local models"""
 POSTER_FLEXIBLE_MS: Final = 1.9
-"""and of its flexible scheduler"""
+"""the poster's total latency of its flexible scheduler with 15 local models"""
 POSTER_SAVING: Final = 1 - POSTER_FLEXIBLE_MS / POSTER_SPFF_MS
-"""17.4 %"""
+"""relative saving of the poster's flexible scheduler, 17.4 %"""
 LENET_5: Final = 61_706
 """parameters of LeNet-5 on 32 x 32 images (LeCun et al. 1998, with full connections between S2 and C3)"""
 
@@ -32,15 +32,15 @@ class TrafficScenario:
     Attributes
     ----------
     name : str
-        How figures call it.
+        Name in figures.
     topology : str
-        For :func:`p4reduce.topologies.load`.
+        Specification for :func:`p4reduce.topologies.load`.
     load : float
-        Background traffic: share of the busiest host link that it uses on average (gravity matrix); 0: none.
+        Background traffic: mean share of the busiest host link that it uses (gravity matrix); 0: none.
     priority : int or None
-        Queue that tasks leave switches from, 1..7 (all other traffic: 0); None: that of all other traffic.
+        Queue of tasks in switches, 1..7 (other traffic: 0); None: the queue of all other traffic.
     says : str
-        Capacities in words.
+        Description of the capacities.
     """
 
     name: str
@@ -54,7 +54,7 @@ class TrafficScenario:
             raise ClusterError(f"scenario {self.name}: priority: {self.priority} is outside 1..7")
 
     def build(self) -> Topology:
-        """The topology."""
+        """Return the topology."""
         return load(self.topology)
 
 
@@ -80,20 +80,20 @@ SCENARIOS: Final = {
         ),
     )
 }
-"""The networks of the experiment."""
+"""the networks of the experiment, by name"""
 
 DEVELOPED: Final = range(8)
 HELD_OUT: Final = range(100, 108)
-"""seeds on which no policy and no bar was chosen"""
+"""seeds that were not used to choose policies and bars"""
 CHOOSERS: Final = ("random", "soar")
-"""of capable switches"""
+"""methods to choose capable switches"""
 SPFF: Final = "spff"
 ECMP: Final = "spff-ecmp"
 ROUTES_ONLY: Final = "mst-routes"
 POLICIES: Final = (SPFF, ECMP, ROUTES_ONLY, "spff-ina", "spt", "overlay-mst", "steiner", "exact")
 """policies in the order of figures: without aggregation, then with it"""
 EXPLAINING: Final = (ECMP, ROUTES_ONLY, "spff-ina", "spt")
-"""run for fewer seeds: they tell where the gain comes from"""
+"""policies that run for fewer seeds, because they only explain where the gain comes from"""
 
 
 @dataclass(frozen=True)
@@ -259,12 +259,12 @@ class PosterSettings:
             )
 
     def seeds_of(self, scenario: TrafficScenario) -> tuple[int, ...]:
-        """The seeds that a scenario is run for."""
+        """Return the seeds for which a scenario runs."""
         return self.seeds if scenario.priority is None else self.seeds[: self.priority_seeds]
 
     @property
     def calibrated_in(self) -> TrafficScenario:
-        """The scenario of the calibration: the reference, or the first one where that is not run."""
+        """The scenario of the calibration: the reference, or the first scenario if the reference is not run."""
         return next((scenario for scenario in self.scenarios if scenario.name == self.reference), self.scenarios[0])
 
 
@@ -293,14 +293,14 @@ QUICK: Final = PosterSettings(
     ring_networks=("fat-tree",),
     ring_tasks=1,
 )
-"""settings for a sample"""
+"""settings of the sample"""
 
 
-# How flags are read.
+# Parsers of flags.
 
 
 def named_scenarios(text: str, flag: str) -> list[TrafficScenario]:
-    """Networks by their names; with semicolons between them also NAME=TOPOLOGY[@LOAD[:QUEUE]]. Raises ``BadInput``."""
+    """Parse names of networks or, separated by semicolons, also NAME=TOPOLOGY[@LOAD[:QUEUE]]. Raises ``BadInput``."""
     return [_scenario(word, flag) for word in (text.split(";") if "=" in text or ";" in text else texts(text, flag))]
 
 
@@ -319,19 +319,19 @@ def _scenario(text: str, flag: str) -> TrafficScenario:
 
 
 def lossy_networks(text: str, flag: str) -> list[tuple[str, float]]:
-    """NAME[@LOSS],.. Raises ``BadInput``."""
+    """Parse NAME[@LOSS],.. into names and loss rates. Raises ``BadInput``."""
     parts = [part.partition("@") for part in texts(text, flag)]
     return [(name, floats(loss, flag)[0] if loss else 0.0) for name, _, loss in parts]
 
 
-# The AI tasks: who is the global model, who are the local models.
+# The AI tasks: hosts of the global model and of the local models.
 
 
 def draw_tasks(topology: Topology, settings: PosterSettings, seed: int, size: int) -> list[Task]:
-    """``settings.tasks`` tasks of ``size`` local models at random hosts.
+    """Return ``settings.tasks`` tasks of ``size`` local models at random hosts.
 
-    The same seed gives the same global models, and the local models of a smaller size are the first ones of a
-    larger size: sizes and policies are compared on the same tasks.
+    The same seed gives the same global models, and the local models of a smaller size are the first ones of a larger
+    size, so that sizes and policies are compared on the same tasks.
     """
     hosts = [host.name for host in topology.hosts]
     most = max(settings.sizes)
@@ -358,35 +358,35 @@ def draw_tasks(topology: Topology, settings: PosterSettings, seed: int, size: in
 def tasks_of(
     scenario: TrafficScenario, topology: Topology, settings: PosterSettings, seed: int, size: int
 ) -> list[Task]:
-    """The drawn tasks in the queue of their scenario."""
+    """Return the drawn tasks in the queue of their scenario."""
     return [replace(task, priority=scenario.priority) for task in draw_tasks(topology, settings, seed, size)]
 
 
-# Which switches can aggregate when only a share of them can.
+# The choice of the switches that can aggregate, if only a share of them can.
 
 
 def with_share(topology: Topology, share: float, seed: int, chooser: str, tasks: Sequence[Task]) -> Topology:
-    """The topology with only a share of its switches capable.
+    """Return the topology with only a share of its switches capable.
 
     Parameters
     ----------
     topology : Topology
-        All of its switches may be chosen.
+        The network; all of its switches may be chosen.
     share : float
-        Of its switches, rounded to a whole number; 1: all.
+        Share of its switches, rounded to a whole number; 1: all.
     seed : int
-        Of the random order.
+        Seed of the random order.
     chooser : str
-        ``random``: the first of a random order, the same for every share. ``soar``: those that
-        :func:`~p4reduce.control_plane.scheduling.policies.choose_capable_for` chooses for all ``tasks`` together; then,
-        where it chooses fewer, on in the random order.
+        ``random``: the first switches of a random order, which is the same for every share. ``soar``: the switches that
+        :func:`~p4reduce.control_plane.scheduling.policies.choose_capable_for` chooses for all ``tasks`` together; if it
+        chooses fewer, further ones in the random order.
     tasks : sequence of Task
-        Who will use the network.
+        Tasks that will use the network.
 
     Raises
     ------
     ClusterError
-        When the share is of no switch.
+        The share is less than one switch.
     """
     if share >= 1:
         return topology

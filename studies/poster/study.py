@@ -79,14 +79,14 @@ from studies.poster.swaps import (
 )
 
 SHARED_POLICIES = ("overlay-mst", "steiner")
-"""whose trees change with the share of capable switches"""
+"""policies whose trees change with the share of capable switches"""
 FLOW_POLICIES = (SPFF, "overlay-mst", "steiner")
 
-# Cells that only this module needs, and records of all.
+# Cells that only this module needs, and their records.
 
 
 def share_cells(settings: PosterSettings) -> list[PolicyCell]:
-    """Few local models too: with few capable switches these may find none on their way."""
+    """Return cells by share of capable switches, also for few local models, whose paths may have no such switch."""
     sizes = tuple(dict.fromkeys((*(size for size in settings.sizes if size > 1), max(settings.sizes))))
     policies = tuple(name for name in SHARED_POLICIES if name in settings.policies)
     return [
@@ -99,7 +99,7 @@ def share_cells(settings: PosterSettings) -> list[PolicyCell]:
 
 
 def larger_cells(settings: PosterSettings) -> list[PolicyCell]:
-    """Cells of the same tasks with larger models."""
+    """Return cells with the same tasks and larger models."""
     if settings.flow_factor < 1:
         return []
     larger = replace(settings, elements=settings.elements * settings.flow_factor)
@@ -108,12 +108,12 @@ def larger_cells(settings: PosterSettings) -> list[PolicyCell]:
 
 
 def selection_cells(settings: PosterSettings) -> list[SelectionCell]:
-    """Cells by seed."""
+    """Return cells by seed."""
     return [SelectionCell(settings.calibrated_in, seed) for seed in settings.seeds[: settings.selection_seeds]]
 
 
 def run_tasks(cell: PolicyCell) -> Iterator[PolicyRow | Difference | BackgroundRow]:
-    """Every task under every policy, and the background traffic of links between switches."""
+    """Run every task under every policy; also yield the background traffic of links between switches."""
     outcome = run_policies(cell)
     yield from outcome
     topology = cell.scenario.build()
@@ -123,7 +123,7 @@ def run_tasks(cell: PolicyCell) -> Iterator[PolicyRow | Difference | BackgroundR
             yield BackgroundRow(cell.scenario.name, cell.seed, node, port, bps / link.rate_bps)
 
 
-# Measures: of the tasks that were finished; savings are over tasks that both finished.
+# Measures of finished tasks; savings are over tasks that finished under both policies.
 
 
 def _done(rows: Rows) -> list[Any]:
@@ -131,7 +131,7 @@ def _done(rows: Rows) -> list[Any]:
 
 
 def _mean(value: Callable[[Any], float | None]) -> Callable[[Rows, Rows], float | None]:
-    """The mean of a value over finished tasks that have it."""
+    """Return a function for the mean of a value over the finished tasks that have it."""
 
     def of(rows: Rows, _base: Rows) -> float | None:
         known = [number for row in _done(rows) if (number := value(row)) is not None]
@@ -247,13 +247,13 @@ PARTS: Final = (
 )  # fmt: skip
 
 
-# The training time, calibrated on all rows, and bytes of the exact policy.
+# The calibrated training time, and the bytes of the exact policy.
 
 
 def calibrate(rows: Iterable[PolicyRow], settings: PosterSettings) -> int:
-    """The training time: what is left of the target when spff has communicated, with the most local models.
+    """Return the training time: the target minus the mean communication time of spff with the most local models.
 
-    One number for every scenario, policy and size, picoseconds, at least 0.
+    It is the same for every scenario, policy and size, in picoseconds, and at least 0.
     """
     scenario, size = settings.calibrated_in.name, max(settings.sizes)
     times = [
@@ -267,7 +267,7 @@ def calibrate(rows: Iterable[PolicyRow], settings: PosterSettings) -> int:
 
 
 def derive(settings: PosterSettings, records: dict[str, list[Any]]) -> None:
-    """Give rows the training time and the bytes of the exact policy, and shares their ends, none and all."""
+    """Add the training time and the exact policy's bytes to rows; add the ends 0 and 1 to the sweep of shares."""
     main: list[PolicyRow] = records.get("policies", [])
     training = calibrate(main, settings) if main else 0
     exact = {_key(row): row.bytes for row in _done(main) if row.policy == "exact"}
@@ -293,17 +293,17 @@ def _key(row: PolicyRow) -> tuple[Any, ...]:
     return row.scenario, row.size, row.seed, row.task
 
 
-# What the experiment must show. What was not run is left out.
+# The bars. A bar whose part was not run is left out.
 
 
 NEAR: Final = 1.05
 BYTES_SAVING: Final = 0.5
 HEADLINES: Final = (("germany50", "overlay-mst"), ("geant", "overlay-mst"), ("fat-tree", "steiner"))
-"""scenario and policy that are held against the poster's -17.4 % and against half of the bandwidth"""
+"""scenario and policy that are compared with the poster's -17.4 % and with half of the bandwidth"""
 
 
 def bars(result: StudyResult) -> Iterator[Bar]:
-    """Each with its values by seed."""
+    """Yield each bar with its values by seed."""
     settings = result.settings
     rows = result.rows("policies")
     none = partial(Bar, limit=at_most(0), show="{:.0f}", every=True)
@@ -361,7 +361,7 @@ def _bounds(result: StudyResult) -> Iterator[Bar]:
 
 
 def _steiner(rows: Sequence[PolicyRow]) -> Iterator[Bar]:
-    """Bars with few capable switches too; spff takes the same there."""
+    """Yield bars for steiner, also with few capable switches; spff does not depend on these."""
     fixed = {_key(row): row for row in _done(rows) if row.policy == SPFF}
     above: dict[int | None, list[float]] = {}
     few = 0
@@ -374,11 +374,11 @@ def _steiner(rows: Sequence[PolicyRow]) -> Iterator[Bar]:
               note=f"{few} with few capable switches")  # fmt: skip
 
 
-# Tables that are no part's, the page and its figures.
+# Further tables, the page and its figures.
 
 
 def headline(result: StudyResult) -> Table:
-    """The poster's numbers, ours and the bound, with the most local models."""
+    """Return the table of the poster's numbers, ours and the bound, with the most local models."""
     most = max(result.settings.sizes)
     columns = ("network", "policy", "MB on links", "against spff", "total, ms", "training + bound, ms", "against spff ")
     rows: list[Sequence[str]] = [
@@ -398,13 +398,13 @@ def headline(result: StudyResult) -> Table:
 
 
 def training_ms(result: StudyResult) -> float:
-    """Calibrated once, the same for every policy, size and scenario; 0 where the main part was not run."""
+    """Return the calibrated training time, the same for every policy, size and scenario; 0 without the main part."""
     rows = result.rows("policies")
     return float(rows[0].training_ps) / PS_PER_MS if rows else 0.0
 
 
 def flow_models(result: StudyResult) -> list[FlowModel]:
-    """The flow-level model of each policy, calibrated on the main part and held to the larger model."""
+    """Return the flow-level model of each policy, calibrated on the main part and checked on the larger model."""
     settings = result.settings
     scenario, size = settings.calibrated_in.name, max(settings.sizes)
     return calibrate_flow(
@@ -417,7 +417,7 @@ def flow_models(result: StudyResult) -> list[FlowModel]:
 
 
 def background(result: StudyResult) -> dict[str, dict[str, float]]:
-    """Measured background traffic by scenario: mean and largest share of a link's rate, over links between switches."""
+    """Return the background traffic by scenario: mean and largest share of the rate of links between switches."""
     by_scenario = by_field(result.rows("background"), "scenario")
     return {
         name: {"mean": sum(row.share for row in rows) / len(rows), "largest": max(row.share for row in rows)}
@@ -426,7 +426,7 @@ def background(result: StudyResult) -> dict[str, dict[str, float]]:
 
 
 def tables(result: StudyResult) -> Iterator[Table]:
-    """Differences, the headline, rates at which savings end, larger models, background traffic, networks."""
+    """Yield tables: differences, headline, rates at which savings end, flow models, larger models, background."""
     if differences := result.rows("differences"):
         yield rows_table("Differences", differences[:20])
     if result.of("policies"):
@@ -452,7 +452,7 @@ def tables(result: StudyResult) -> Iterator[Table]:
 
 
 def more(result: StudyResult) -> dict[str, Any]:
-    """For result.json."""
+    """Return further data for result.json."""
     return {
         "training_ms": training_ms(result),
         "flow": flow_models(result),
@@ -463,7 +463,7 @@ def more(result: StudyResult) -> dict[str, Any]:
 
 
 def lead(result: StudyResult) -> str:
-    """A sentence on what was run."""
+    """Return a paragraph on the conditions of the run."""
     settings = result.settings
     least, most = min(settings.sizes), max(settings.sizes)
     return (

@@ -1,4 +1,4 @@
-"""Interruption against saving: the tree of a running task is swapped, or not, by the orchestrator's own decision."""
+"""Interruption against saving: the orchestrator decides whether to swap the tree of a running task."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -22,11 +22,11 @@ from studies.poster.settings import SPFF, PosterSettings, TrafficScenario, draw_
 
 POLICY = "steiner"
 TRAINING_PS = 20_000_000
-"""short, so that the swap comes while the task communicates: at any other time there is nothing to interrupt"""
+"""short training time: the swap then comes while the task communicates, when there is something to interrupt"""
 CONTROL_LATENCY_PS = 10_000_000
 _NEVER_PS = 10**15
 _ROUND = 1
-"""in which the swap comes; the rounds behind it remain"""
+"""index of the round of the swap; the later rounds remain"""
 
 
 @record
@@ -35,35 +35,35 @@ class SwapRow:
 
     scenario: str = column("network")
     loss: float = column("loss", percent(0))
-    """chance of a frame on every link"""
+    """loss rate of every link"""
     seed: int
     detour: float = column("detour", percent(0))
-    """by how much the first tree's bytes were to exceed the best tree's, as a share"""
+    """share by which the first tree's bytes should exceed the best tree's"""
     rounds: int = column("rounds")
     threshold: float | None = column("threshold", "{:g}")
-    """a swap must save so many times its cost; None: never swapped, what the others are compared with"""
+    """least ratio of a swap's saving to its cost; None: no swap, the baseline of the other trials"""
     decision: str
     """swap or keep"""
     remaining_rounds: int
     saving_bytes: int = column("expected saving, MB", scaled(1e-6, "{:.2f}"))
     """(bytes of a round on the old tree - on the new one) * remaining rounds"""
     cost_bytes: int = column("expected cost, MB", scaled(1e-6, "{:.2f}"))
-    """at most: a window of frames on all hops of the new tree"""
+    """upper bound: a window of frames on all hops of the new tree"""
     in_flight: int = column("chunks in flight", "{:.0f}")
     resent_frames: int = column("frames resent", "{:.0f}")
     resent_bytes: int
-    """on the workers' links"""
+    """bytes sent again on the workers' links"""
     late_frames: int = column("frames late", "{:.0f}")
-    """of the old epoch, dropped by hosts"""
+    """frames of the old epoch that hosts dropped"""
     interruption_ps: int = column("interruption, us", scaled(1e-6, "{:.1f}"))
-    """until every worker had all that was in flight"""
+    """time until every worker had all results that were in flight"""
     link_bytes: int
-    """of all rounds, counted"""
+    """counted bytes of all rounds"""
     saved_bytes: int = column("counted saving, MB", scaled(1e-6, "{:.2f}"))
-    """less than without the swap; negative where the interruption took more than the tree saved"""
+    """reduction relative to the trial without a swap; negative if the interruption cost more than the tree saved"""
     finished_ps: int
     later_ps: int = column("finished later, us", scaled(1e-6, "{:.1f}"))
-    """than without the swap; negative: earlier"""
+    """delay relative to the trial without a swap; negative: earlier"""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class SwapCell:
 
 @dataclass(frozen=True)
 class _Trial:
-    """One run of a task: its first tree avoids links, which are free again from a time on."""
+    """One run of a task: its first tree avoids links that become free later."""
 
     topology: Topology
     task: Task
@@ -88,7 +88,7 @@ class _Trial:
 
 
 def swap_cells(settings: PosterSettings) -> list[SwapCell]:
-    """Cells of all trials, by network, loss rate and seed."""
+    """Return cells by network, loss rate and seed."""
     by_name = {scenario.name: scenario for scenario in settings.scenarios}
     return [
         SwapCell(settings, by_name[name], loss, seed)
@@ -99,9 +99,9 @@ def swap_cells(settings: PosterSettings) -> list[SwapCell]:
 
 
 def run_swaps(cell: SwapCell) -> CellResult:
-    """Run every detour, number of rounds and threshold, each on a network of its own, and once without a swap.
+    """Run every detour, number of rounds and threshold, each on a new network, and once without a swap.
 
-    All trials of a task must give the same weights in every round, whatever the tree, the swap and the loss.
+    All trials of a task must give the same weights in every round, for any tree, swap and loss.
     """
     settings, topology = cell.settings, cell.scenario.build()
     (drawn,) = draw_tasks(topology, replace(settings, tasks=1), cell.seed, max(settings.sizes))
@@ -134,15 +134,15 @@ class _Found:
     row: SwapRow
     digest: str | None
     communicating: tuple[int, int]
-    """from when to when, in the round of the swap"""
+    """start and end of communication in the round of the swap"""
 
 
 def _run(cell: SwapCell, trial: _Trial, detour: float) -> tuple[_Found, list[str]]:
     lanes, task = cell.settings.lanes, trial.task
     options = OrchestratorOptions(
         control_latency_ps=CONTROL_LATENCY_PS,
-        # Counters are read, and trees considered, when the links are free again; reading a large network's switches
-        # many times in a round would take longer than its packets.
+        # Counters are read, and trees considered, when the links are free again; reading the switches of a large
+        # network many times in a round would take longer than its packets.
         measure_every_ps=trial.free_ps,
         threshold=trial.threshold,
     )
@@ -198,10 +198,10 @@ def _found(cell: SwapCell, trial: _Trial, detour: float, store: Store, octets: i
 
 
 def _avoided(topology: Topology, task: Task, lanes: int, detour: float, seed: int) -> frozenset[Hop]:
-    """Links between switches, both directions, without which the best tree is larger by at least a share.
+    """Return links between switches, both directions, whose removal makes the best tree larger by at least a share.
 
-    Links are taken away in a random order, but none without which there is no tree; all that can be where even that
-    does not make the tree so large.
+    Links are removed in a random order, except those without which there is no tree. If removing all others does not
+    make the tree large enough, they are all returned.
     """
     policy = policy_named(POLICY)
     least = consumed(policy(task, NetworkState(topology), lanes=lanes), topology)
@@ -228,11 +228,11 @@ def _names(row: SwapRow) -> str:
     )
 
 
-# Tasks that communicate at the same time: what they do to each other, under each policy.
+# The mutual effect of tasks that communicate at the same time, under each policy.
 #
-# Everywhere else in the experiment rounds take turns on the links, so that each can be held against its own bound.
-# Here the same tasks, on the same trees, all begin at once, as if all local models had been trained equally long:
-# the most that they can be in each other's way.
+# In all other parts rounds take turns on the links, so that each can be compared with its bound. Here the same tasks,
+# on the same trees, all begin at once, as if all local models had been trained equally long: the worst case of mutual
+# interference.
 
 
 COMPARED: Final = (SPFF, "overlay-mst", "steiner")
@@ -240,7 +240,7 @@ COMPARED: Final = (SPFF, "overlay-mst", "steiner")
 
 @dataclass(frozen=True)
 class OverlapCell:
-    """A network and a seed, with the policies that are compared and the most local models."""
+    """A network and a seed, with the policies to compare and the most local models."""
 
     settings: PosterSettings
     scenario: TrafficScenario
@@ -257,17 +257,17 @@ class OverlapRow:
     seed: int
     task: str
     together: int = column("tasks", "{:.0f}")
-    """that began with it"""
+    """number of tasks that began at the same time"""
     alone_ps: int = column("alone, ms", scaled(1e-9, "{:.4f}"))
-    """its communication when the links are its own"""
+    """communication time without other tasks on the links"""
     overlapping_ps: int = column("at once, ms", scaled(1e-9, "{:.4f}"))
-    """when all of them begin at one time"""
+    """communication time if all tasks begin at the same time"""
     resend_bytes: int
-    """of all of them then: time-outs behind long queues"""
+    """resent bytes of all tasks at once: time-outs caused by long queues"""
 
 
 def overlap_cells(settings: PosterSettings) -> list[OverlapCell]:
-    """Cells by network and seed."""
+    """Return cells by network and seed."""
     policies = tuple(name for name in COMPARED if name in settings.policies)
     return [
         OverlapCell(settings, scenario, seed, policies)
@@ -277,9 +277,9 @@ def overlap_cells(settings: PosterSettings) -> list[OverlapCell]:
 
 
 def run_overlapping(cell: OverlapCell) -> CellResult:
-    """Every policy's tasks, one after the other and then all at once.
+    """Run every policy's tasks one after the other, and then all at once.
 
-    At most ``settings.overlap_tasks`` of them; sums, weights and bytes are checked.
+    At most ``settings.overlap_tasks`` tasks run; sums, weights and bytes are checked.
     """
     settings, scenario = cell.settings, cell.scenario
     topology = scenario.build()
@@ -321,7 +321,7 @@ def run_overlapping(cell: OverlapCell) -> CellResult:
 
 
 def _chosen(network: TaskNetwork, answers: Iterable[Sequence[TreeDecision | Rejection]], most: int) -> list[str]:
-    """The first tasks that every policy admits and that switches have slots for at the same time, under each."""
+    """Return the first tasks that every policy admits and that fit into the switches' slots together, under each."""
     chosen: list[str] | None = None
     for own in answers:
         admitted = [
@@ -333,12 +333,11 @@ def _chosen(network: TaskNetwork, answers: Iterable[Sequence[TreeDecision | Reje
     return (chosen or [])[:most]
 
 
-# What lambda does: bandwidth against latency in the weights of links, where links are unequally long and loaded.
+# The effect of lambda: bandwidth against latency in the weights of links with unequal lengths and loads.
 #
 # w = lambda * b / residual + (1 - lambda) * delay / reference. On the experiment's other networks every link is 1 us
-# long and nearly idle, so all weigh nearly the same, and lambda changes little but which of equally good trees is
-# taken. Here cities are as far from each other as they are, links between them have 10 Gb/s, and background traffic
-# and tasks fill them.
+# long and nearly idle, so all weights are nearly equal, and lambda only chooses between equally good trees. Here cities
+# have their real distances, links between them have 10 Gb/s, and background traffic and tasks fill them.
 
 
 CROWDED: Final = TrafficScenario(
@@ -349,9 +348,9 @@ CROWDED: Final = TrafficScenario(
     "link to 5 %",
 )
 DEMAND_BPS: Final = 1_000_000_000
-"""that a task reserves on a link for each copy of its model"""
+"""rate that a task reserves on a link for each copy of its model"""
 SIZE: Final = 6
-"""local models: with more of them spff is not admitted at all"""
+"""number of local models: with more of them spff is not admitted at all"""
 WEIGHED: Final = ("overlay-mst", "steiner")
 
 
@@ -375,26 +374,26 @@ class WeightRow:
     asked: int
     admitted: int = column("admitted", "{:.0f}")
     others: int = column("other trees", "{:.0f}")
-    """admitted tasks whose trees are not those of the first lambda"""
+    """number of admitted tasks whose trees differ from those of the first lambda"""
     megabytes: float = column("MB on links", "{:.2f}")
-    """on all links, mean of an admitted task"""
+    """on all links, mean over the admitted tasks"""
     communication_ms: float = column("communication, ms", "{:.3f}")
     largest_utilisation: float = column("busiest link", percent(0))
-    """of a link between switches: what is reserved and background, over its rate"""
+    """highest share of reserved and background traffic in the rate of a link between switches"""
     bound_ms: float
 
 
 def weight_cells(settings: PosterSettings) -> list[WeightCell]:
-    """Cells by seed; empty without lambdas, or if the reference scenario is not run."""
+    """Return cells by seed; empty without lambdas, or if the reference scenario is not run."""
     if not settings.lambdas or settings.calibrated_in.name != settings.reference:
         return []
     return [WeightCell(settings, seed) for seed in settings.seeds[: settings.lambda_seeds]]
 
 
 def run_weights(cell: WeightCell) -> CellResult:
-    """Admit the tasks with every lambda, and carry a round of each on packets.
+    """Admit the tasks with every lambda, and run a round of each on packets.
 
-    The background traffic is measured on its packets; trees that two lambdas agree on are carried once.
+    The background traffic is measured on its packets; trees that two lambdas share run once.
     """
     settings = replace(cell.settings, demand_bps=DEMAND_BPS, sizes=(SIZE,))
     topology = CROWDED.build()
@@ -442,7 +441,7 @@ def run_weights(cell: WeightCell) -> CellResult:
 
 
 def largest_utilisation(state: NetworkState) -> float:
-    """Reserved and background traffic over the rate, of the link between switches where that is the most."""
+    """Return the highest ratio of reserved plus background traffic to the rate, over links between switches."""
     topology = state.topology
     most = 0.0
     for link in topology.links:

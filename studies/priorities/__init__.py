@@ -1,1 +1,1 @@
-"""Application-aware priorities on packets: what classes, and who gets them, do to jobs that share links."""
+"""Application-aware priorities on packets: the effect of traffic classes on jobs that share links."""

@@ -1,4 +1,4 @@
-"""The cells of the study: a scene under one seed with all that is tried on it, layers, stale workers, learning."""
+"""The cells of the study: a scene under one seed with all its policies; layers, stale workers, learning."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,11 +18,11 @@ from studies.frame import column, percent, record, scaled
 
 
 LENET_5: Final = 61_706
-"""float32 parameters of the smallest jobs"""
+"""number of float32 parameters of the smallest jobs"""
 MOST_JITTER: Final = 1 / 3
 DEVELOPED: Final = range(5)
 HELD_OUT: Final = range(100, 105)
-"""seeds that no policy and no bar was chosen on"""
+"""seeds that were not used to choose policies and bars"""
 
 
 @dataclass(frozen=True)
@@ -177,20 +177,20 @@ QUICK: Final = StudySettings(
     learning_rounds=0,
     rotations=(),
 )
-"""A sample, in which one seed of those that the study was developed on stands for all."""
+"""settings of the sample, with one of the seeds on which the study was developed"""
 
 
 # The networks and jobs of the study: two leaves with one uplink, jobs of three workers and a server.
 
 
 Where = Literal["across", "apart", "same-hosts"]
-"""across: every job has hosts under both leaves, and servers are in turn left and right; apart: each stays under one
-leaf and shares no link; same-hosts: all jobs have the same hosts"""
+"""across: every job has hosts under both leaves, and servers alternate between left and right; apart: each job stays
+under one leaf and shares no link; same-hosts: all jobs have the same hosts"""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Jobs that begin together. ``sizes``: of their models, in ``elements``; the rest as in `StudySettings`."""
+    """Jobs that begin together. ``sizes``: model sizes in units of ``elements``; for the rest see `StudySettings`."""
 
     sizes: tuple[int, ...]
     phi: float
@@ -203,12 +203,12 @@ class Scene:
 
     @property
     def topology(self) -> str:
-        """40 Gb/s to hosts, one 10 Gb/s uplink from leaf to leaf, 1 us a link."""
+        """Topology with 40 Gb/s to hosts, one 10 Gb/s uplink from leaf to leaf, and 1 us per link."""
         hosts = 2 if self.where == "same-hosts" else (4 if self.where == "apart" else 2) * len(self.sizes)
         return f"leaf-spine:leaves=2,spines=1,hosts={hosts},rate=40G,uplink=10G,delay=1us"
 
     def hosts(self, number: int) -> tuple[tuple[str, ...], str]:
-        """Workers and server of a job."""
+        """Return the workers and the server of a job."""
         if self.where == "apart":
             a, b, c, d = (f"h{4 * number + place}" for place in range(1, 5))
             return (a, b, c), d
@@ -223,7 +223,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Staged:
-    """A scene with every job's computing time, and each job by itself."""
+    """A scene with every job's computing time, and the results of each job alone."""
 
     description: Description
     alone: tuple[JobAlone, ...]
@@ -231,7 +231,7 @@ class Staged:
 
 
 def set_up(scene: Scene, seed: int) -> Staged:
-    """Measure every job alone, give it so much computing that communication is ``phi`` of its round; measure again."""
+    """Measure every job alone, set its computing time for a communication share of ``phi``, and measure it again."""
     jobs, takes = [], []
     for number, size in enumerate(scene.sizes):
         workers, server = scene.hosts(number)
@@ -251,12 +251,12 @@ def set_up(scene: Scene, seed: int) -> Staged:
 
 
 LEARNT: Final = 3
-"""rounds after which predictions have begun to tell; what is called steady begins there, for all ways"""
+"""number of rounds after which predictions are available; the steady state begins there, for all policies"""
 
 
 @dataclass(frozen=True)
 class ScenePolicy:
-    """A way to run a scene: a policy and its source of facts."""
+    """A policy for a scene, and its source of information."""
 
     policy: str
     knowledge: Knowledge = Knowledge.ORACLE
@@ -265,7 +265,7 @@ class ScenePolicy:
 
 @dataclass(frozen=True)
 class SceneCell:
-    """A scene under one seed, and all that is tried on it."""
+    """A scene under one seed, and all policies to run on it."""
 
     scene: Scene
     seed: int
@@ -290,24 +290,24 @@ class JobRow:
     job: int
     size: int = column("size")
     priority: int = column("class")
-    """that its gradients had at the end, 1..6"""
+    """class of its gradients at the end, 1..6"""
     alone_ps: int
-    """all rounds, by itself"""
+    """time of all rounds alone"""
     took_ps: int
     slowdown: float = column("time / alone", "{:.3f}")
-    """took / alone"""
+    """took_ps / alone_ps"""
     steady: float = column("without learning", "{:.3f}")
-    """the same without the first three rounds"""
+    """the same ratio without the first three rounds"""
     frames: int
     resends: int
     jain: float = column("Jain's index, lowest seed", "{:.3f}")
-    """of 1 / slowdown over the jobs of the run"""
+    """Jain's index of 1 / slowdown over the jobs of the run"""
     writes: int = column("writes", "{:.0f}")
-    """entries of switches written in the run"""
+    """number of switch entries written in the run"""
     readings: int
-    """of counters, in the run"""
+    """number of counter readings in the run"""
     median_error: float | None = column("median error of predicted starts", percent(2))
-    """in the run, as a share of the period; None: nothing was predicted"""
+    """over the run, as a share of the period; None: there were no predictions"""
     p95_error: float | None = column("95th percentile of errors", percent(1))
     median_lead: float | None = column("known ahead, periods", "{:.2f}")
     in_time: float | None = column("in time", percent(1))
@@ -315,7 +315,7 @@ class JobRow:
 
     @property
     def way(self) -> str:
-        """The policy, with who told it if that is no oracle."""
+        """The policy, followed by its source of information unless that is the oracle."""
         return self.policy if self.knowledge == Knowledge.ORACLE.value else f"{self.policy}, {self.knowledge}"
 
     @property
@@ -337,21 +337,21 @@ class JobRoundRow:
 
     @property
     def slowdown(self) -> float:
-        """Over the same round alone."""
+        """Ratio to the time of the same round alone."""
         return self.took_ps / self.alone_ps
 
 
 def run_scene(cell: SceneCell) -> Iterator[JobRow]:
-    """Stage the scene once, then try everything on it.
+    """Measure the jobs of a scene alone, then run all its policies.
 
-    A run in which a sum is wrong, or a link has other bytes than predicted, ends with an error.
+    Raises an error if a sum is wrong, or a link has other bytes than predicted.
     """
     for way, staged, governed in _tried(cell):
         yield from _rows(cell, way, staged, governed)
 
 
 def run_rounds(cell: SceneCell) -> Iterator[JobRoundRow]:
-    """Run a cell and give its figures round by round."""
+    """Run a cell; yield its results round by round."""
     for way, staged, governed in _tried(cell):
         for number, (took, alone) in enumerate(zip(governed.run.jobs, staged.by_themselves, strict=True)):
             for place, (mine, its) in enumerate(zip(_each(took), _each(alone), strict=True)):
@@ -366,7 +366,7 @@ def _tried(cell: SceneCell) -> Iterator[tuple[ScenePolicy, Staged, Governed]]:
 
 
 def scene_cells(settings: StudySettings, part: str) -> list[SceneCell]:
-    """The cells of a part."""
+    """Return the cells of a part."""
     every, few = settings.seeds, settings.seeds[: settings.few_seeds]
     base = Scene((1,) * 4, settings.low_phi, settings.elements, settings.rounds, jitter=settings.jitter,
                  latency=settings.latency)  # fmt: skip
@@ -477,7 +477,7 @@ RATE_BPS: Final = 10_000_000_000
 
 @dataclass(frozen=True)
 class LayerCell:
-    """One model whose communication takes so many times as long as computing, over every number of channels."""
+    """One model whose communication takes ``ratio`` times as long as computing, with each number of channels."""
 
     model: str
     ratio: float
@@ -491,18 +491,18 @@ class LayerRow:
 
     model: str = column("model")
     ratio: float = column("communication / computation", "{:g}")
-    """all frames of an iteration on a host's link, over computing"""
+    """time of an iteration's frames on a host's link, over computing time"""
     channels: int = column("channels")
-    """1: first come, first served"""
+    """number of channels; 1: first come, first served"""
     iteration_ps: float = column("iteration, us", scaled(1e-6, "{:.1f}"))
     over_bound: float = column("over the bound", "{:.3f}")
-    """over the larger of communication and computation"""
+    """ratio to the larger of communication and computation"""
     saved: float = column("saved against one channel", percent())
     resend_share: float = column("sent again", percent(2))
 
 
 def layer_cells(settings: StudySettings) -> list[LayerCell]:
-    """Every model at every ratio."""
+    """Return a cell for every model and ratio."""
     channels = tuple(sorted({1, *settings.layer_channels}))
     return [
         LayerCell(model, ratio, channels, settings.layer_scale)
@@ -512,7 +512,7 @@ def layer_cells(settings: StudySettings) -> list[LayerCell]:
 
 
 def run_layered(cell: LayerCell) -> Iterator[LayerRow]:
-    """Run all numbers of channels, one first."""
+    """Run all numbers of channels, one channel first."""
     bare = LayerDescription(LAYERED_TOPOLOGY, cell.model, 1, scale=cell.scale)
     chunks = sum(-(-size // bare.lanes) for size in bare.elements)
     communication = chunks * frame_time_ps(frame_bytes(bare.lanes), RATE_BPS)
@@ -532,17 +532,17 @@ def run_layered(cell: LayerCell) -> Iterator[LayerRow]:
         )
 
 
-# A stale-synchronous parameter server with a straggler: what putting the oldest batch first saves.
+# A stale-synchronous parameter server with a straggler: the saving of sending the oldest batch first.
 
 
 WORKERS: Final = 8
 STALE_TOPOLOGY: Final = f"leaf-spine:leaves=2,spines=1,hosts={WORKERS},servers=1,rate=40G,uplink=10G,delay=1us"
 STRANGERS: Final = "strangers"
-"""first come, first served, of senders that know nothing of each other"""
+"""first come, first served, among senders that know nothing of each other"""
 NO_ORDER: Final = "none"
 """first come, first served"""
 MOST_WRITTEN: Final = 3
-"""the largest staleness for which a controller's entries can tell batches apart"""
+"""largest staleness for which a controller's entries can distinguish batches"""
 
 
 @dataclass(frozen=True)
@@ -551,7 +551,7 @@ class StaleCell:
 
     staleness: int
     straggler: float
-    """by how much one of the workers computes longer"""
+    """factor of the computing time of one of the workers"""
     seed: int
     phi: float
     elements: int
@@ -567,8 +567,8 @@ class StaleRow:
     staleness: int = column("staleness")
     straggler: float = column("straggler computes longer by", "{:g}")
     order: str = column("order")
-    """strangers, none: first come, first served; switch: a register keeps the newest iteration; controller: entries are
-    written as batches advance"""
+    """strangers, none: first come, first served; switch: a register has the newest iteration; controller: entries are
+    rewritten as batches advance"""
     phi: float
     seed: int
     took_ps: int = column("time, ms", scaled(1e-9, "{:.3f}"))
@@ -579,7 +579,7 @@ class StaleRow:
 
 
 def stale_cells(settings: StudySettings) -> list[StaleCell]:
-    """Every bound and straggler in every seed."""
+    """Return cells for every bound, straggler and seed."""
     how = settings.stale_phi, settings.stale_elements, settings.rounds, settings.jitter, settings.latency
     return [
         StaleCell(staleness, straggler, seed, *how)
@@ -590,7 +590,7 @@ def stale_cells(settings: StudySettings) -> list[StaleCell]:
 
 
 def run_stale(cell: StaleCell) -> Iterator[StaleRow]:
-    """The workers sit behind one uplink, the server on its other side."""
+    """Run all orders of a cell; the workers share one uplink, and the server is on its other side."""
     hosts = tuple(f"h{WORKERS + number}" for number in range(1, WORKERS + 1))
     bare = JobDescription(hosts, "server1", cell.elements, 1, plan="ps", name="stale")
     takes = round(run(Description(STALE_TOPOLOGY, (bare,), rounds=2)).jobs[0].iteration_ps)
@@ -624,18 +624,18 @@ def run_stale(cell: StaleCell) -> Iterator[StaleRow]:
         )
 
 
-# Staleness and time to accuracy: the digits, with a parameter server that waits for all, for some rounds, or not.
+# Staleness and time to accuracy on the digits, with synchronous, stale-synchronous and asynchronous servers.
 
 
 LEARNING_WORKERS: Final = 4
 NO_BOUND: Final = -1
-"""stands for workers that do not wait at all (dist_async)"""
+"""stands for workers that never wait (dist_async)"""
 SYNCHRONOUS: Final = 0
 
 
 @dataclass(frozen=True)
 class LearningCell:
-    """The digits under one bound, with a straggler, under one seed."""
+    """Training on the digits with one bound of staleness and a straggler, under one seed."""
 
     staleness: int
     straggler: float
@@ -647,25 +647,25 @@ class LearningCell:
 
 @record
 class LearningRow:
-    """The quality of the weights."""
+    """The accuracy of the weights at one time."""
 
     staleness: int = column("staleness")
     """0: all wait (dist_sync); -1: no worker waits (dist_async)"""
     straggler: float = column("straggler computes longer by", "{:g}")
     seed: int
     rounds: float
-    """gradients that were applied, over the workers"""
+    """number of applied gradients over the number of workers"""
     at_ps: int
     accuracy: float = column("accuracy on test images", "{:.3f}")
 
     @property
     def at_ms(self) -> float:
-        """Virtual time."""
+        """Virtual time, ms."""
         return self.at_ps / 1e9
 
 
 def learning_cells(settings: StudySettings) -> list[LearningCell]:
-    """Synchronous, every bound, none; with and without the worst straggler."""
+    """Return synchronous, bounded and asynchronous cells, with and without the worst straggler."""
     if not settings.learning_rounds:
         return []
     stragglers = sorted({1.0, max(settings.stragglers, default=1.0)})
@@ -679,7 +679,7 @@ def learning_cells(settings: StudySettings) -> list[LearningCell]:
 
 
 def run_learning(cell: LearningCell) -> Iterator[LearningRow]:
-    """Classes by batch where workers do not wait for all; weights are held against the sum of all gradients."""
+    """Run a training, with classes by batch unless it is synchronous; the sum of gradients checks its weights."""
     hosts = tuple(f"h{8 + number}" for number in range(1, LEARNING_WORKERS + 1))
     bare = JobDescription(hosts, "server1", 0, 1, plan="ps", model="digits", name="digits")
     takes = round(run(Description(STALE_TOPOLOGY, (bare,), rounds=2)).jobs[0].iteration_ps)

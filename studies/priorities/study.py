@@ -106,15 +106,15 @@ PARTS: Final = (
 )  # fmt: skip
 
 
-# What the study must show. What was not run is left out.
+# The bars. A bar whose part was not run is left out.
 
 
 def bars(result: StudyResult) -> Iterator[Bar]:
-    """Each with its values by seed."""
+    """Yield each bar with its values by seed."""
     settings = result.settings
     value = result.values
     alone = [
-        value("apart", "steady" if policy == "cassini" else "mean", policy=policy)  # shifts put off the first round
+        value("apart", "steady" if policy == "cassini" else "mean", policy=policy)  # shifts delay the first round
         for policy in (*settings.policies, *settings.within_policies)
         if policy != "fifo"
     ]
@@ -186,7 +186,7 @@ def _beside(fifo: Any) -> str:
 
 
 def lead(result: StudyResult) -> str:
-    """A sentence on what was run."""
+    """Return a paragraph on the conditions of the run."""
     settings = result.settings
     return (
         f"{settings.rounds} rounds in each of {len(settings.seeds)} seeds; jobs of three workers and a server across "

@@ -38,11 +38,12 @@ from p4switch.base.values import PS_PER_S
 from studies.frame import column, percent, record, scaled
 from studies.turns.planning import HELD_OUT, KINDS, SIGMA, UNSEEN, X1, X2, Mix, TurnsSettings, gangs, scaled_job
 
-# A schedule by hand in which the cross-connect must change: two groups on the same hosts, circuits for one of them.
+# A schedule by hand in which the cross-connect must change: two groups on the same hosts, one with its circuits at a
+# time.
 
 
 FRAME = 1110 / 1024
-"""bytes on a link for a byte of 256 lanes"""
+"""bytes on a link per byte of data, with 256 lanes"""
 CHAIN: Matrix = ((0, 1, 0, 0), (1, 0, 1, 0), (0, 1, 0, 1), (0, 0, 1, 0))
 STAR: Matrix = ((0, 0, 1, 1), (0, 0, 0, 0), (1, 0, 0, 0), (1, 0, 0, 0))
 
@@ -56,16 +57,16 @@ def two_groups(
     round_s: float = 0.0,
     guard_s: float = 0.0,
 ) -> tuple[Schedule, dict[str, TdmJob]]:
-    """A chain of pods, then a star of others, beside a job within a pod; in 4 pods of 2 hosts with 2 ports.
+    """Return a schedule of a chain of pods, then a star, beside a job within a pod; for 4 pods of 2 hosts, 2 ports.
 
     Parameters
     ----------
     network : OpticalNetwork
-        Of 4 pods.
+        A network of 4 pods.
     size, compute_s : int and float
-        Bytes and training of each job; the one within a pod sends half.
+        Bytes and seconds of training of each job; the job within a pod sends half of the bytes.
     clock, round_s, guard_s
-        Of the schedule; round_s: 0 is what training, darkness and headers make of it.
+        Options of the schedule; round_s 0: computed from training, darkness and headers.
     """
     plans = tuple(
         JobPlan(
@@ -99,10 +100,10 @@ def two_groups(
 
 
 def model_round_s(schedule: Schedule, jobs: Sequence[TdmJob], factors: FactorsOf) -> float:
-    """t_round of a gated schedule with these factors: sum over k of max(dark_j + C_j of its jobs, W of the others).
+    """Return t_round of a gated schedule with these factors: sum over k of max(dark_j + C_j of its jobs, W of others).
 
-    C_j is that of a job's window as scheduled; each configuration of a process has round trips of its own. Where all
-    communicate at once, training comes before.
+    C_j is the communication in a job's scheduled window; each configuration of a process adds its round trips. With a
+    single group, which communicates all at once, training comes before it.
     """
     plans = {plan.job: plan for plan in schedule.jobs}
     ways = {job.name: way_of(job, plans[job.name]) for job in jobs}
@@ -127,25 +128,25 @@ def model_round_s(schedule: Schedule, jobs: Sequence[TdmJob], factors: FactorsOf
 
 @dataclass(frozen=True)
 class RoundCell:
-    """One instance, one policy. Times of the network and of jobs are divided by ``scale`` when it is played."""
+    """One instance and one policy. For packets, times of the network and of jobs are divided by ``scale``."""
 
     network: OpticalNetwork
     policy: str
     seed: int
     sigma: float = SIGMA
     ratio: float = 1.0
-    """communication over training time of a job that has its NICs to itself"""
+    """ratio of communication to training time for a job that has its NICs to itself"""
     least: int = 4
     most: int = 12
-    """units of a gang"""
+    """bounds of the number of units of a gang"""
     scale: float = 64.0
     rounds: int = 1
     mix: Mix = "sums"
     calibrated: OpticalNetwork = X1
-    """whose factors both models have"""
+    """network on which the factors of both models are measured"""
 
     def jobs(self) -> list[TdmJob]:
-        """Gangs that fill all GPUs twice, at the case's scale."""
+        """Return gangs that fill all GPUs twice, at the cell's scale."""
         drawn = gangs(
             self.network,
             self.seed,
@@ -162,7 +163,8 @@ class RoundCell:
 class TurnRow:
     """The results of a cell; seconds at its scale.
 
-    model_s: formulas (1) to (3) with calibrated factors (0: not one gated cycle). flow_s: the flow model with them.
+    model_s: formulas (1) to (3) with calibrated factors; 0 unless the schedule is one gated cycle. flow_s: the flow
+    model.
     """
 
     policy: str = column("policy")
@@ -178,15 +180,15 @@ class TurnRow:
     scale: float = column("1/scale", "{:g}")
     jobs: int
     configurations: int = column("configurations", "{:g}")
-    """of the process that has most of them"""
+    """number of configurations of the process with the most of them"""
     round_s: float = column("round, ms", scaled(1e3, "{:.3f}"))
-    """mean round; where no job is gated, or not all together, the mean iteration of all jobs"""
+    """mean round; if not all jobs are gated together, the mean iteration of all jobs"""
     model_s: float
     flow_s: float
     flow_error: float = column("flow model off", percent(2))
-    """how much longer the flow model says a round, or an iteration, takes; relative"""
+    """relative error of the flow model's round or iteration; positive: too long"""
     flow_job_error: float = column("worst job off", percent(2))
-    """the largest error of a job's mean iteration, of the flow model"""
+    """largest error of the flow model for a job's mean iteration"""
     planned_s: float
     dark_lost: int
     misrouted: int
@@ -196,18 +198,18 @@ class TurnRow:
     exact: bool
     as_predicted: bool
     relative_mean: float = column("over alone", "{:.2f}", default=0.0)
-    """throughput of a job over that alone (training, and bytes with calibrated factors), the mean of all jobs"""
+    """mean over jobs of the throughput relative to that alone (training, and bytes with calibrated factors)"""
     relative_worst: float = column("worst job over alone", "{:.2f}", default=0.0)
     refused: str = ""
 
     @property
     def packets_over_model(self) -> float | None:
-        """1: the formulas are right; None: they say nothing of it."""
+        """Ratio of packets to the formulas; None if the formulas do not apply."""
         return self.round_s / self.model_s if self.model_s else None
 
 
 def run_round(case: RoundCell) -> list[TurnRow]:
-    """Schedule and play it, on packets and at flow level; a policy that refuses says why in ``refused``."""
+    """Schedule a cell and run it, on packets and at flow level; ``refused`` has the reason of a policy that refuses."""
     factors = factors_of(case.calibrated)
     network = case.network.with_delta(case.network.delta_s / case.scale)
     jobs = case.jobs()
@@ -279,11 +281,11 @@ NARROW: Final = OpticalNetwork(4, 3, 25 * 10**9, 2, 25 * 10**9)
 HAND: Final = SMALL.with_delta(20e-6)
 DELTAS: Final = (0.0, 20e-6, 200e-6, 1.2e-3, 10e-3, 30e-3)
 UNCOORDINATED: Final = "uncoordinated"
-"""all-to-alls whose hosts know nothing of each other: they fill queues until frames are lost"""
+"""part with all-to-alls whose hosts know nothing of each other: they fill queues until frames are lost"""
 
 
 def round_cells(part: str, settings: TurnsSettings) -> list[RoundCell]:
-    """The cells of a part."""
+    """Return the cells of a part."""
     seeds = settings.seeds
     if settings.small:
         small = RoundCell(SMALL, "tdm", seeds[0], least=2, most=4, scale=640.0, calibrated=SMALL)
@@ -320,7 +322,7 @@ def round_cells(part: str, settings: TurnsSettings) -> list[RoundCell]:
                 for seed in seeds[:count]
             ]
         case "hops":
-            # Two jobs of 32 hosts over 8 pods, with darkness for which several configurations pay, or hops do.
+            # Two jobs of 32 hosts over 8 pods, with darkness for which several configurations pay off, or hops do.
             return [
                 RoundCell(replace(network, delta_s=delta), "tdm", seeds[0], least=32, most=32, mix="all-to-all")
                 for network in networks
@@ -379,7 +381,7 @@ def round_cells(part: str, settings: TurnsSettings) -> list[RoundCell]:
 
 
 def _seeds(policy: str, ports: int, most: int) -> int:
-    """Two ports are too few for half of what the source places: more instances."""
+    """Return the number of seeds; two ports are too few for half of the source's placements, so these need more."""
     if policy == "static":
         return 2
     return 2 * most if ports == X2.ports and policy in ("seed", "tdm") and most > 3 else most
@@ -387,10 +389,10 @@ def _seeds(policy: str, ports: int, most: int) -> int:
 
 # The same trees on electrical twins, where a hash chooses among equal paths (ECMP): on packets.
 #
-# Leaf-spine: as many spines as a ToR has ports to the cross-connect, uplinks as fast as those ports. An edge of a
-# tree is one flow, or several, each a share of the vector with a tree of its own whose path a hash picks. Where the
-# switch is not in the hash, a later stage picks as the one before did (hash polarization): in a fat-tree a flow then
-# has k/2 cores instead of (k/2)^2.
+# Leaf-spine: as many spines as a ToR has ports to the cross-connect, uplinks as fast as those ports. An edge of a tree
+# is one flow, or several: each flow is a share of the vector with a separate tree, whose path a hash chooses. If the
+# hash does not include the switch, every stage makes the same choice (hash polarization): in a fat-tree a flow can then
+# use k/2 cores instead of (k/2)^2.
 
 
 Edge = tuple[str, str]
@@ -410,12 +412,12 @@ class TwinCell:
     pods: int = 8
     servers: int = 4
     elements: int = 32_768
-    """of a pair in a fat-tree"""
+    """number of elements of a pair in a fat-tree"""
 
 
 @record
 class TwinRow:
-    """took_s with a hash; ideal_s over circuits of their own (leaf-spine), or on a NIC alone (fat-tree)."""
+    """took_s: time with a hash; ideal_s: over dedicated circuits (leaf-spine), or alone on a NIC (fat-tree)."""
 
     twin: str = column("twin")
     flows: int = column("flows an edge")
@@ -427,7 +429,7 @@ class TwinRow:
 
     @property
     def ratio(self) -> float:
-        """C(ECMP) / C(OXC)."""
+        """Ratio C(ECMP) / C(OXC)."""
         return self.took_s / self.ideal_s
 
 
@@ -460,9 +462,9 @@ def run_twin(case: TwinCell) -> list[TwinRow]:
 
 
 def hashed_path(topology: Topology, source: str, target: str, key: str, *, polarized: bool) -> tuple[str, ...]:
-    """Switches of a shortest path; at each, a hash of the flow picks among the neighbours that are nearer.
+    """Return the switches of a shortest path; at each, a hash of the flow chooses among the nearer neighbours.
 
-    Without the switch in the hash every stage picks the same one of its ports (``polarized``).
+    Without the switch in the hash, every stage chooses the port of the same index (``polarized``).
     """
     distance = {target: 0}
     ring = [target]
@@ -490,10 +492,10 @@ def _mixed(text: str) -> int:
 
 
 def _pairs(topology: Topology, case: TwinCell) -> list[Wanted]:
-    """Every host with another one, of another pod."""
+    """Pair each host of the first half of the pods with a random host of the second half."""
     names = [host.name for host in topology.hosts]
     draw = np.random.default_rng(case.seed)
-    half = len(names) // 2  # the first half of the pods with the second
+    half = len(names) // 2  # hosts of the first half of the pods
     others = [names[half + place] for place in draw.permutation(half)]
     wanted: list[Wanted] = []
     for a, b in zip(names[:half], others, strict=True):
@@ -504,7 +506,7 @@ def _pairs(topology: Topology, case: TwinCell) -> list[Wanted]:
 
 
 def _carry(topology: Topology, wanted: Sequence[Wanted], case: TwinCell, *, flows: int) -> tuple[float, bool]:
-    """Carry all of them at once: seconds until the last result, and whether all sums are right."""
+    """Run all trees at once; return seconds until the last result, and whether all sums are right."""
     with (
         EmbeddedSwitches(topology, bundled(LANES)) as switches,
         JobNetwork(switches) as network,
@@ -522,7 +524,7 @@ def _carry(topology: Topology, wanted: Sequence[Wanted], case: TwinCell, *, flow
                     for edge in parents.items()
                 }
                 layout = TreeLayout(root, parents, paths=paths)
-                # Shares of one vector share its window too.
+                # Shares of one vector also share its window.
                 request = PlanRequest(
                     "ecmp", 1 + len(posted), workers=hosts, layout=layout, max_slots=max(32, 256 // flows)
                 )
@@ -548,7 +550,7 @@ def _carry(topology: Topology, wanted: Sequence[Wanted], case: TwinCell, *, flow
 
 
 def twin_cells(settings: TurnsSettings) -> list[TwinCell]:
-    """Leaf-spines by flows an edge, and fat-trees with and without the switch in the hash."""
+    """Return leaf-spines by flows per edge, and fat-trees with and without the switch in the hash."""
     seeds = settings.seeds
     if settings.small:
         return [TwinCell("leaf-spine", flows, False, seeds[0], pods=4, servers=2) for flows in (1, 4)]
@@ -559,12 +561,12 @@ def twin_cells(settings: TurnsSettings) -> list[TwinCell]:
     ]
 
 
-# Slots too short for what they carry.
+# Slots too short for their data.
 
 
 @record
 class WindowRow:
-    """Slots too short for what they carry, with one way to keep windows."""
+    """Slots too short for their data, with one way to keep windows."""
 
     keep: str = column("kept by")
     iteration_s: float = column("iteration, us", scaled(1e6, "{:.0f}"))
@@ -574,7 +576,7 @@ class WindowRow:
 
 
 def run_window(keep: Keep) -> list[WindowRow]:
-    """Slots of 50 us for 71 us of frames: what is not through must wait for its next window."""
+    """Run slots of 50 us with frames for 71 us: the rest must wait for the next window."""
     schedule, jobs = two_groups(HAND, 200_000, 1e-6, clock="slots", round_s=100e-6, guard_s=12e-6)
     played = play_turns(schedule, jobs, rounds=20, keep=keep)
     times = [time for own in played.iterations_ps.values() for time in own]
@@ -583,7 +585,7 @@ def run_window(keep: Keep) -> list[WindowRow]:
 
 
 def chart() -> str:
-    """Two groups as packets had them: SVG."""
+    """Return a chart of two groups on packets, SVG."""
     schedule, jobs = two_groups(HAND, 200_000, 60e-6)
     groups = {plan.job: plan.group for plan in schedule.jobs}
     title = "two groups on packets: circuits, jobs and darkness"

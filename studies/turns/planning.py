@@ -1,4 +1,4 @@
-"""Figures of planning, without packets: random jobs, and figures by their names, seed by seed."""
+"""Results of planning, without packets: random jobs, and values by name and seed."""
 
 import statistics
 import time
@@ -27,7 +27,7 @@ from studies.frame import column, record
 
 DEVELOPED: Final = range(1, 11)
 HELD_OUT: Final = range(101, 111)
-"""seeds on which no planner, no bar and no instance was chosen"""
+"""seeds that were not used to choose planners, bars and instances"""
 
 
 @dataclass(frozen=True)
@@ -57,20 +57,20 @@ X3: Final = parse_network("oxc:pods=16,hosts=8,ports=8,rate=25G")
 X4: Final = parse_network("oxc:pods=32,hosts=16,ports=8,rate=100G,gpus=8")
 X5: Final = parse_network("oxc:pods=128,hosts=16,ports=8,rate=100G,gpus=8")
 TRAIN_S: Final = 0.1
-"""median of log-normal training times"""
+"""median of log-normal training times, s"""
 SIGMA: Final = 0.2
-"""of training times where gains of two groups are measured; beyond, unequal periods eat them (measured by itself)"""
+"""sigma of training times for the gains of two groups; beyond it, unequal periods consume them (separate part)"""
 Mix = Literal["sums", "mixed", "all-to-all"]
 KINDS: Final[dict[Mix, tuple[Kind, ...]]] = {
     "sums": ("ps", "rar"),
     "mixed": ("ps", "rar", "a2a"),
     "all-to-all": ("a2a",),
 }
-"""what jobs are, in turns"""
+"""kinds of jobs, which alternate"""
 
 
 def sizes(network: OpticalNetwork, random: np.random.Generator, least: int, most: int) -> list[int]:
-    """Gangs of ``least`` to ``most`` units that fill all GPUs; the last is what is left, the ends moved to fit."""
+    """Return gang sizes from ``least`` to ``most`` units that fill all GPUs; the last ones are adjusted to fit."""
     drawn: list[int] = []
     left = network.all_gpus
     while left:
@@ -93,9 +93,9 @@ def gangs(
     layers: int = 2,
     kinds: Sequence[Kind] = KINDS["sums"],
 ) -> list[TdmJob]:
-    """Jobs that fill the GPUs ``layers`` times, ``kinds`` in turns.
+    """Return jobs that fill the GPUs ``layers`` times, with alternating ``kinds``.
 
-    Training is log-normal around `TRAIN_S`; ``load`` is c/w, where c is what the job's NICs take for it alone.
+    Training times are log-normal around `TRAIN_S`; ``load`` is c/w, where c is the communication time of the job alone.
     """
     random = np.random.default_rng(seed)
     units = [size for _ in range(layers) for size in sizes(network, random, least, most)]
@@ -105,14 +105,14 @@ def gangs(
 def elastic(
     network: OpticalNetwork, seed: int, *, jobs: int = 8, sigma: float = 0.4, load: float = 1.0
 ) -> list[TdmJob]:
-    """Jobs whose units the scheduler chooses; c/w is ``load`` on an equal share of the GPUs of a group."""
+    """Return jobs whose units the scheduler chooses; c/w is ``load`` on an equal share of the GPUs of a group."""
     random = np.random.default_rng(seed)
     share = max(2, 2 * network.all_gpus // jobs)
     return [_job(network, random, place, share, sigma, load, KINDS["sums"], elastic=True) for place in range(jobs)]
 
 
 def of_models(network: OpticalNetwork, seed: int, *, jobs: int, units: int) -> list[TdmJob]:
-    """Jobs of equal size, each of a model drawn from all."""
+    """Return jobs of equal size, each with a random model."""
     random = np.random.default_rng(seed)
     names = sorted(MODELS)
     del network
@@ -138,22 +138,22 @@ def _job(
 
 
 def scaled_job(job: TdmJob, scale: float) -> TdmJob:
-    """A job with bytes and times divided by ``scale``: packets of a 64th show the same as the whole."""
+    """Return a job with bytes and times divided by ``scale``; results for a 64th agree with those for the whole."""
     return replace(job, bytes=max(4, round(job.bytes / scale / 4) * 4), compute_s=job.compute_s / scale)
 
 
-# Figures of a part.
+# The values of a part.
 
 
 Values = dict[str, list[float]]
-"""figures by name, of one seed"""
+"""values by name, for one seed"""
 
 
-# Taking turns beside no TDM, the source's system, one topology, darkness, and electrical networks.
+# Taking turns compared with no TDM, the source's system, one topology, darkness, and electrical networks.
 
 
 def gains(seed: int, quick: bool) -> Values:
-    """no TDM, seed, one topology and ideal EPS over `tdm`, for R = 4, 3, 2 and both loads."""
+    """Return rounds of no TDM, seed, one topology and ideal EPS over `tdm`, for R = 4, 3, 2 and both loads."""
     values: Values = {}
     for load in (1.0, 0.5):
         for ports in (4, 3, 2):
@@ -176,7 +176,7 @@ def gains(seed: int, quick: bool) -> Values:
 
 
 def mixed(seed: int, quick: bool) -> Values:
-    """Figures with all-to-all jobs, which need a circuit to every pod they are in; 0 if no topology has them."""
+    """Return values with all-to-all jobs, which need a circuit to each of their pods; 0 if no topology has them."""
     del quick
     values: Values = {}
     for ports in (4, 3, 2):
@@ -193,7 +193,7 @@ def mixed(seed: int, quick: bool) -> Values:
 
 
 def _frozen(jobs: Sequence[TdmJob], network: OpticalNetwork) -> list[float]:
-    """Figures of one topology for the placements of `tdm`, where only trees may change; 0 if ports are too few."""
+    """Return one topology's round for the placements of `tdm`, with new trees only; 0 if there are too few ports."""
     rounds = RoundTimes(jobs, TreeGroups(jobs, network), network.delta_s)
     best = search_partition(rounds)
     layers = [layer for layer, group in enumerate(best.groups) for _ in group.jobs]
@@ -212,7 +212,7 @@ def _frozen(jobs: Sequence[TdmJob], network: OpticalNetwork) -> list[float]:
 
 
 def delta(seed: int, quick: bool) -> Values:
-    """The cost of darkness, hidden behind training and not."""
+    """Return the cost of darkness in % of the round, hidden behind training and not."""
     del quick
     values: Values = {}
     jobs = gangs(X1, seed, sigma=SIGMA)
@@ -227,7 +227,7 @@ def delta(seed: int, quick: bool) -> Values:
 
 
 def electrical(seed: int, quick: bool) -> Values:
-    """Communication with ECMP over that with circuits, and ideal EPS, for groups of `tdm` at R = 2."""
+    """Return communication with ECMP over that with circuits, and over ideal EPS, for groups of `tdm` at R = 2."""
     network = replace(X1, ports=2)
     jobs = gangs(network, seed, sigma=SIGMA)
     planner = TreeGroups(jobs, network)
@@ -252,11 +252,11 @@ def electrical(seed: int, quick: bool) -> Values:
     return values
 
 
-# Planning beside optima, and how long it takes.
+# Planning compared with optima, and its time.
 
 
 def optima(seed: int, quick: bool) -> Values:
-    """Against the best partition, and against the joint optimum."""
+    """Return rounds over those of the best partition, and of the joint optimum."""
     values: Values = {"flips": [], "ours": [], "elastic flips": [], "exact": [], "seed placement": []}
     for ports in (4, 2):
         network = replace(X1, ports=ports)
@@ -283,7 +283,7 @@ def optima(seed: int, quick: bool) -> Values:
 
 
 def times(seed: int, quick: bool) -> Values:
-    """Seconds of planning, on this machine as it is."""
+    """Return seconds of planning on this machine."""
     values: Values = {}
     shapes = ((16, 8, 32),) if quick else ((16, 8, 32), (128, 16, 100))
     for pods, hosts, number in shapes:
@@ -317,7 +317,7 @@ TRACE_JOBS: Final = 3000
 
 
 def pairs(seed: int, quick: bool) -> Values:
-    """Throughput relative to alone: two groups, free, pairs; synthetic and of models at 100 Gb/s."""
+    """Return throughput relative to alone: two groups, free, pairs; for synthetic jobs, and for models at 100 Gb/s."""
     del quick
     random = np.random.default_rng(seed)
     train = 0.1 * np.exp(random.normal(0.0, 0.4, 8))
@@ -345,7 +345,7 @@ def pairs(seed: int, quick: bool) -> Values:
 
 
 def _barrier(first: Sequence[TimesAlone], second: Sequence[TimesAlone]) -> float:
-    """t_round of two global groups."""
+    """Return t_round of two global groups."""
     (c1, w1), (c2, w2) = (
         (max(job.communicate_s for job in group), max(job.train_s for job in group)) for group in (first, second)
     )
@@ -353,7 +353,7 @@ def _barrier(first: Sequence[TimesAlone], second: Sequence[TimesAlone]) -> float
 
 
 def traces(seed: int, quick: bool) -> Values:
-    """Mean JCT of exclusive over that of each policy."""
+    """Return the mean JCT of exclusive over that of each policy."""
     values: Values = {}
     for load in (0.8, 1.0, 1.2):
         arrivals = draw_trace("philly", seed, jobs=150 if quick else TRACE_JOBS, gpus=TRACE_GPUS, load=load)
@@ -363,21 +363,21 @@ def traces(seed: int, quick: bool) -> Values:
     return values
 
 
-# Stripes beside optima, and the best of all policies beside each; circuits as fast as NICs and slower ones.
+# Stripes compared with optima, and the best of all policies with each; circuits as fast as NICs, and slower.
 
 
 SLOW: Final = (0.25, 0.4, 1.0)
-"""B/b"""
+"""ratios B/b of circuits to NICs"""
 ONE_TREE_JOBS: Final = 5
-"""up to which exact-one-tree is asked: it takes a minute beyond"""
+"""highest number of jobs for exact-one-tree, which takes a minute beyond it"""
 WIDE_SEEDS: Final = range(100, 104)
-"""for which the programs of exact are solved for 5 pods, too: some seconds each"""
+"""seeds for which the programs of exact are also solved for 5 pods, some seconds each"""
 RIVALS: Final = ("seed", "random", "free", "cassini", "exclusive")
-"""which best does not ask"""
+"""policies that `best` does not try"""
 
 
 def narrow(seed: int, pods: int, slow: float) -> tuple[OpticalNetwork, list[TdmJob]]:
-    """Gangs of 2 to 7 that fill pods of 3 GPUs and 2 ports twice; c/w of 0.5, 1 or 2, every third seed with a2a."""
+    """Return gangs of 2 to 7 that fill pods of 3 GPUs and 2 ports twice; c/w 0.5, 1 or 2, every third seed with a2a."""
     network = OpticalNetwork(pods, 3, 25 * 10**9, 2, round(25e9 * slow))
     kinds = KINDS["mixed" if seed % 3 == 0 else "sums"]
     load = (0.5, 1.0, 2.0)[seed // 3 % 3]
@@ -385,7 +385,7 @@ def narrow(seed: int, pods: int, slow: float) -> tuple[OpticalNetwork, list[TdmJ
 
 
 def stripes(seed: int, quick: bool) -> Values:
-    """Policies over `exact` (4 pods), over the bound of their placement, and over `best`."""
+    """Return rounds of policies over `exact` (4 pods), over the bound of their placement, and over `best`."""
     values: Values = {}
     for pods in (4,) if quick else (4, 5):
         for slow in (0.4,) if quick else SLOW:
@@ -420,7 +420,7 @@ def stripes(seed: int, quick: bool) -> Values:
 
 
 def layers(seed: int, quick: bool) -> Values:
-    """Throughput of a job over alone in two layers, in two groups and in pairs; and who is refused."""
+    """Return throughput over alone in two layers, two groups and pairs; and counts of refused instances."""
     del quick
     values: Values = {"layers refused": [], "pairs refused": [], "layers below two groups": []}
     for network, least, most in ((X1, 4, 12), (OpticalNetwork(4, 3, 25 * 10**9, 2, 25 * 10**9), 2, 7)):
@@ -444,7 +444,7 @@ def layers(seed: int, quick: bool) -> Values:
 
 
 def large(seed: int, quick: bool) -> Values:
-    """Whole circuits over the bound of any circuits, for as many jobs as pods, 2 to 5 pods each, and seconds for it."""
+    """Return circuits over the bound of any circuits, for as many jobs as pods, 2 to 5 pods each, and seconds."""
     values: Values = {}
     for pods in (16,) if quick else (16, 32):
         random = np.random.default_rng(seed)
@@ -467,12 +467,12 @@ def large(seed: int, quick: bool) -> Values:
 
 
 FRESH: Final = range(100, 130)
-"""seeds of the parts below, on which stripes and layers were not developed"""
+"""seeds of stripes, layers and large, on which stripes and layers were not developed"""
 UNSEEN: Final = range(130, 160)
-"""seeds of packets of stripes and configurations, on which the flow model was not developed"""
+"""seeds for stripes and configurations on packets, on which the flow model was not developed"""
 OF_FRESH: Final = {"stripes": 30, "layers": 30, "large": 5}
 FEW: Final = {"times": 3, "optima": 6, "traces": 4}
-"""seeds of parts that take long"""
+"""number of seeds of parts that take long"""
 FIGURES: Final[dict[str, Callable[[int, bool], Values]]] = {
     "gains": gains,
     "mixed": mixed,
@@ -499,7 +499,7 @@ class PlanningCell:
 
 @record
 class PlanningRow:
-    """A figure of one instance of a seed."""
+    """A value of one instance of a seed."""
 
     figure: str = column("figure")
     seed: int
@@ -507,7 +507,7 @@ class PlanningRow:
 
 
 def planning_cells(part: str, settings: TurnsSettings) -> list[PlanningCell]:
-    """A cell for each seed."""
+    """Return a cell for each seed."""
     seeds = settings.seeds[:2] if settings.small else settings.seeds[: FEW.get(part)]
     if part in OF_FRESH:
         held_out = settings.seeds == tuple(HELD_OUT)
@@ -516,7 +516,7 @@ def planning_cells(part: str, settings: TurnsSettings) -> list[PlanningCell]:
 
 
 def run_planning(cell: PlanningCell) -> Iterator[PlanningRow]:
-    """The figures of a part, by name."""
+    """Yield the values of a part, by name."""
     for name, values in FIGURES[cell.part](cell.seed, cell.small).items():
         for value in values:
             yield PlanningRow(name, cell.seed, float(value))

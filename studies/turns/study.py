@@ -54,7 +54,7 @@ BySeed = Mapping[int | None, float]
 
 
 def _played(name: str, shown: Column) -> Measure:
-    """The mean of a field over schedules that no policy refused."""
+    """Return a measure for the mean of a field over schedules that were not refused."""
     mean = mean_of(name, shown)
     return Measure(name, shown, lambda rows, base: mean.of([row for row in rows if not row.refused], base))
 
@@ -108,7 +108,7 @@ SWEPT: Final = {
     "trace": ("Arrivals at 4,096 GPUs by load: mean JCT of exclusive over that of the policy", "linear",
               "load", "mean JCT of exclusive over that of the policy"),
 }  # fmt: skip
-"""what a sweep shows, how x is drawn, and the names of both axes"""
+"""title of a sweep, scale of x, and names of both axes"""
 ROUND_KEY: Final = ("policy", "mix", "pods", "ports", "delta_s", "sigma", "ratio", "scale")
 ROUND_MEASURES: Final = (
     *(_played(name, TurnRow.__dataclass_fields__[name].metadata["column"]) for name in ("configurations", "round_s")),
@@ -145,15 +145,15 @@ PARTS: Final = (
 assert PLANNING.keys() == FIGURES.keys() and SWEPT.keys() == SWEEPS.keys()  # noqa: S101, PT018  (each has its words)
 
 
-# Bars. "report" where nothing is demanded.
+# Bars. A bar without a limit is only reported.
 
 
 LOW_MEAN, LOW_WORST = 0.02, 0.05
-"""of the error of the formulas, and of the flow model, either way"""
+"""limits of the errors of the formulas and of the flow model, in either direction"""
 
 
 def bars(result: StudyResult) -> Iterator[Bar]:
-    """On packets, then of planning."""
+    """Yield the bars on packets, then those of planning."""
     rows = [row for part in ROUNDS for row in result.rows(part) if not row.refused]
     coordinated = [row for part in ROUNDS if part != UNCOORDINATED for row in result.rows(part) if not row.refused]
     yield from _exact(result, rows, coordinated)
@@ -167,7 +167,7 @@ def bars(result: StudyResult) -> Iterator[Bar]:
 
 
 def _striped(result: StudyResult) -> Iterator[Bar]:
-    """Stripes, the best of all policies, and layers: on seeds of their own, which they were not developed on."""
+    """Yield bars for stripes, the best of all policies, and layers, on seeds on which they were not developed."""
     decided = partial(Bar, seeds="any")
     for part, limit in (("stripes", 0.015), ("configurations", 0.03)):
         rows = [row for row in result.rows(part) if row.model_s and (part == "stripes" or row.configurations > 1)]

@@ -22,7 +22,7 @@ TRACE_JOBS: Final = 6_000
 
 @record
 class SweepRow:
-    """One figure of one seed."""
+    """One value of one seed."""
 
     series: str = column("series")
     x: float = column("x", "{:g}")
@@ -32,7 +32,7 @@ class SweepRow:
 
 @dataclass(frozen=True)
 class SweepCell:
-    """One point of a sweep with one seed; ``calibrated``: the network whose factors the flow model has."""
+    """One point of a sweep with one seed; ``calibrated``: the network that gives the flow model's factors."""
 
     sweep: str
     x: float
@@ -41,25 +41,25 @@ class SweepCell:
 
     @property
     def factors(self) -> FactorsOf:
-        """Factors of packets beyond bytes over rates; empty if nothing is calibrated."""
+        """Measured factors for the times of bytes on packets; :data:`BYTES` without calibration."""
         return factors_of(self.calibrated) if self.calibrated else BYTES
 
 
 Points = dict[str, float]
-"""value by series"""
+"""values by series"""
 
 
 def played(
     policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, factors: FactorsOf, **chosen: object
 ) -> PlayedSchedule:
-    """A policy's schedule in the flow model."""
+    """Play a policy's schedule in the flow model."""
     options = TurnOptions(best=True, **chosen)  # type: ignore[arg-type]  # it checks them
     schedule = make_schedule(policy, jobs, network, options)
     return play_flows(schedule, {job.name: job for job in jobs}, rounds=2, factors=factors)
 
 
 def _over_tdm(policies: Sequence[str], jobs: Sequence[TdmJob], network: OpticalNetwork, factors: FactorsOf) -> Points:
-    """Rounds of policies over that of `tdm`; what a policy refuses is left out."""
+    """Return rounds of policies over that of `tdm`, except for policies that refuse."""
     points: Points = {}
     try:
         ours = played("tdm", jobs, network, factors).round_s
@@ -74,14 +74,14 @@ def _over_tdm(policies: Sequence[str], jobs: Sequence[TdmJob], network: OpticalN
 
 
 def _ratio(cell: SweepCell) -> Points:
-    """c/w from 0.1 to 10: the gain over no TDM is at most 1 + min/max."""
+    """Vary c/w from 0.1 to 10: the gain over no TDM is at most 1 + min/max."""
     jobs = gangs(X2, cell.seed, sigma=SIGMA, load=cell.x)
     bound = 1.0 + min(cell.x, 1.0 / cell.x)
     return {**_over_tdm(("no-tdm",), jobs, X2, cell.factors), "bound: 1 + min(c, w) / max(c, w)": bound}
 
 
 def _ports(cell: SweepCell) -> Points:
-    """R from 1 to 8."""
+    """Vary R from 1 to 8."""
     network = replace(X1, ports=int(cell.x))
     jobs = gangs(network, cell.seed, sigma=SIGMA)
     mixed = _over_tdm(("no-tdm",), gangs(network, cell.seed, sigma=SIGMA, kinds=KINDS["mixed"]), network, cell.factors)
@@ -92,7 +92,7 @@ def _ports(cell: SweepCell) -> Points:
 
 
 def _rate(cell: SweepCell) -> Points:
-    """Known models at 10 to 400 Gb/s: bytes stay, so communication gets shorter."""
+    """Vary the rate from 10 to 400 Gb/s for known models: bytes stay, so communication gets shorter."""
     rate = round(cell.x * GBPS)
     network = replace(X1, rate_bps=rate, port_rate_bps=rate)
     jobs = of_models(network, cell.seed, jobs=8, units=8)
@@ -103,7 +103,7 @@ def _rate(cell: SweepCell) -> Points:
 
 
 def _sigma(cell: SweepCell) -> Points:
-    """Unequal periods: throughput of jobs relative to alone."""
+    """Vary the spread of periods: throughput of jobs relative to alone."""
     jobs = gangs(X1, cell.seed, sigma=cell.x, least=8, most=8)
     return {
         policy: _relative(played(policy, jobs, X1, cell.factors), jobs, X1)
@@ -112,7 +112,7 @@ def _sigma(cell: SweepCell) -> Points:
 
 
 def _relative(result: PlayedSchedule, jobs: Sequence[TdmJob], network: OpticalNetwork) -> float:
-    """Mean throughput of jobs over alone: training, and bytes over their NICs."""
+    """Return the mean throughput of jobs over that alone (training, and bytes over their NICs)."""
     rates = []
     for job in jobs:
         sent = job.bytes * (2 * (job.units - 1) if job.kind == "a2a" else 1)
@@ -121,7 +121,7 @@ def _relative(result: PlayedSchedule, jobs: Sequence[TdmJob], network: OpticalNe
 
 
 def _delta(cell: SweepCell) -> Points:
-    """Darkness in ms: % of the round, hidden behind training and not; and jobs over eight pods, hops or not."""
+    """Vary darkness in ms: % of the round, hidden behind training and not; also for jobs over eight pods."""
     points: Points = {}
     jobs = gangs(X2, cell.seed, sigma=SIGMA)
     readings: tuple[Reading, ...] = ("overlap", "serial")
@@ -138,7 +138,7 @@ def _delta(cell: SweepCell) -> Points:
 
 
 def _flows(cell: SweepCell) -> Points:
-    """Flows an edge of ECMP in the electrical twin: its loss vanishes."""
+    """Vary the flows per edge of ECMP in the electrical twin: its loss vanishes."""
     jobs = gangs(X2, cell.seed, sigma=SIGMA)
     ours = make_schedule("tdm", jobs, X2).round_s
     points = {"OXC / ideal spraying": ours / make_schedule("eps-ideal", jobs, X2).round_s}
@@ -150,7 +150,7 @@ def _flows(cell: SweepCell) -> Points:
 
 
 def _scale(cell: SweepCell) -> Points:
-    """GPUs: X1 (32) to X5 (16,384), jobs of about an eighth of it; can circuits be laid on two planes?"""
+    """Vary GPUs: X1 (32) to X5 (16,384), jobs of about an eighth; also whether circuits can be laid on two planes."""
     network = {sized.all_gpus: sized for sized in (X1, X3, X4, X5)}[int(cell.x)]
     share = network.all_gpus // 8
     jobs = gangs(network, cell.seed, sigma=SIGMA, least=share // 2, most=3 * share // 2)
@@ -164,20 +164,20 @@ def _scale(cell: SweepCell) -> Points:
         try:
             lay_circuits(topology, matrices)
             points["laid on two planes"] = 1.0
-        except TopologyError:  # all ports in use, circuits odd in number
+        except TopologyError:  # all ports in use, odd numbers of circuits
             points["laid on two planes"] = 0.0
     return points
 
 
 def _trace(cell: SweepCell) -> Points:
-    """Mean JCT of exclusive over that of policies, at 4,096 GPUs, by load."""
+    """Vary the load at 4,096 GPUs: mean JCT of exclusive over that of each policy."""
     arrivals = draw_trace("philly", cell.seed, jobs=TRACE_JOBS, gpus=X4.all_gpus, load=cell.x)
     alone = run_trace(arrivals, X4.all_gpus, "exclusive").mean_jct_s
     return {name: alone / run_trace(arrivals, X4.all_gpus, name).mean_jct_s for name in ("pairs", "free")}
 
 
 def _circuits(cell: SweepCell) -> Points:
-    """Circuits slower than NICs: planned rounds of each policy over that of the best one."""
+    """Vary the rate of circuits relative to NICs: planned rounds of each policy over that of the best one."""
     network, jobs = narrow(cell.seed, 4, cell.x)
     tried = make_schedule("best", jobs, network).tried
     best = min(attempt.longest_s for attempt in tried if not attempt.refused)
@@ -195,11 +195,11 @@ SWEEPS: Final[dict[str, tuple[Callable[[SweepCell], Points], tuple[float, ...], 
     "gpus": (_scale, tuple(float(sized.all_gpus) for sized in (X1, X3, X4, X5)), 2),
     "trace": (_trace, (0.8, 1, 1.2), 1),
 }
-"""how, at which points, with how many seeds"""
+"""by sweep: the function, the points, and the number of seeds"""
 
 
 def sweep_cells(sweep: str, settings: TurnsSettings) -> list[SweepCell]:
-    """A sweep's points with its seeds; small: two points of two sweeps."""
+    """Return a sweep's points with its seeds; small: two points of two sweeps."""
     _, points, most = SWEEPS[sweep]
     if settings.small:
         few = points[2:4] if sweep in ("ratio", "flows") else ()

@@ -1,4 +1,4 @@
-"""Jobs that others start: Slurm and Ray choose nothing themselves, ranks run where p4reduce's placement says.
+"""Jobs of other schedulers: Slurm and Ray do not choose hosts; ranks run on the hosts of p4reduce's placement.
 
-``Planner`` chooses hosts, ``SharedNetwork`` carries what the ranks of all jobs send, in virtual time.
+``Planner`` chooses hosts; ``SharedNetwork`` carries the traffic of all jobs' ranks, in virtual time.
 """

@@ -1,7 +1,7 @@
-"""One virtual network for the jobs of another scheduler: ranks are processes that come over a socket of their job.
+"""One virtual network for the jobs of another scheduler; ranks are processes that connect to a socket of their job.
 
-Virtual time passes only in :meth:`SharedNetwork.advance`, and only while every job that is there has posted its next
-collective or has left, so what happens does not depend on how fast processes start or compute.
+Virtual time passes only in :meth:`SharedNetwork.advance`, and only while every job in the network has posted its next
+collective or has left, so results do not depend on how fast processes start or compute.
 """
 
 import re
@@ -40,44 +40,44 @@ from p4reduce.workers.records import EndpointState
 from p4switch.base.closing import Closable
 from p4switch.base.values import short
 
-# A job of another scheduler in the network: its ranks, who come over a socket, and the collective they wait for.
+# A job of another scheduler in the network: its ranks, which connect to a socket, and their current collective.
 
 
 CARRIED: Final = frozenset({"all_reduce", "barrier"})
-"""what ranks may call here"""
+"""collectives that ranks may call here"""
 
 
 @dataclass
 class Open:
-    """A collective of a job that all its ranks have called, on copies of their arrays."""
+    """A collective that all ranks of a job have called, on copies of their arrays."""
 
     calls: list[CollectiveCall]
     copies: list[FloatArray]
     unposted: list[int]
-    """ranks whose endpoints do not have it yet"""
+    """ranks whose endpoints have not got it yet"""
     active: dict[int, int] = field(default_factory=dict)
     """rank by endpoint"""
     done: bool = False
     failed: SaturatedError | None = None
-    """what its ranks are told when it is done, in the place of a result"""
+    """error for its ranks when it is done, instead of a result; the job continues"""
     error: ClusterError | None = None
-    """what ended the job meanwhile"""
+    """error that ended the job before the collective was done"""
 
 
 @dataclass(frozen=True)
 class EndedJob:
-    """A job that has left the network, and when, in virtual picoseconds."""
+    """A job that has left the network, with its times in virtual picoseconds."""
 
     name: str
     begun_ps: int
     ended_ps: int
     rounds: int
-    """collectives that it carried out"""
+    """number of collectives that it completed"""
     error: str = ""
 
 
 class NetworkGroup:
-    """What threads of its ranks touch is guarded by the network's condition, ``changed``."""
+    """A job in the network; state that threads of its ranks use is guarded by the network's condition, ``changed``."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class NetworkGroup:
     ) -> None:
         self.name, self.hosts, self.trees, self.folder = name, hosts, trees, folder
         self.label: Final = name if name.isprintable() and 0 < len(name) <= 64 else short(name)
-        """its name in messages, whatever users call it"""
+        """name of the job in messages, shortened if it is long or not printable"""
         self._changed, self.begun_ps = changed, now_ps
         self.taken: set[int] = set()
         self.left: set[int] = set()
@@ -108,35 +108,35 @@ class NetworkGroup:
 
     @property
     def over(self) -> bool:
-        """Whether all ranks have left, or it has failed."""
+        """Whether all ranks have left, or the job has failed."""
         return self.failure is not None or len(self.left) == len(self.hosts)
 
     @property
     def ready(self) -> bool:
-        """Whether time may pass as far as this job is concerned."""
+        """Whether virtual time may pass for this job."""
         return self.over or self.open is not None
 
     def missing(self) -> str:
-        """The ranks that it waits for."""
+        """Return the ranks for which the job waits, as text."""
         away = sorted(set(range(len(self.hosts))) - self.taken)
         if away:
             return f"{self.label}: rank {', '.join(map(str, away))} has not come"
         return self.rendezvous.waiting() or f"{self.label}: its ranks compute"
 
     def end_ps(self, now_ps: int) -> int:
-        """When its last rank left, picoseconds of virtual time."""
+        """Return the virtual time at which its last rank left, picoseconds; ``now_ps`` if it failed."""
         if self.failure is not None:
             return now_ps
         return max([self.begun_ps, *(span.end_ps for span in self.rendezvous.spans())])
 
     def ended(self, end_ps: int) -> EndedJob:
-        """The record of the ended job."""
+        """Return the record of the ended job."""
         return EndedJob(
             self.name, self.begun_ps, end_ps, self.rounds, "" if self.failure is None else str(self.failure)
         )
 
     def fail(self, error: ClusterError) -> None:
-        """End it: its ranks get the error."""
+        """Fail the job; its ranks get the error."""
         self.rendezvous.fail(error)
         with self._changed:
             self.failure = self.failure or error
@@ -145,7 +145,7 @@ class NetworkGroup:
             self._changed.notify_all()
 
     def finish(self, failed: SaturatedError | None = None) -> None:
-        """End its collective: done, or ``failed`` at all ranks, which go on."""
+        """End the current collective: successfully, or with error ``failed`` at all ranks, which continue."""
         with self._changed:
             assert self.open is not None  # noqa: S101
             self.open.failed = failed
@@ -154,7 +154,7 @@ class NetworkGroup:
             self._changed.notify_all()
 
     def _carry(self, calls: list[CollectiveCall], check: Callable[[], None]) -> None:
-        """In the thread whose rank called last, wait until the network has carried it (``group.backend.Carry``)."""
+        """In the thread of the rank that called last, wait until the network has carried it (see `backend.Carry`)."""
         if calls[0].operation not in CARRIED:
             raise RefusedError(
                 f"{calls[0].operation}: ranks that another scheduler starts have {' and '.join(sorted(CARRIED))}"
@@ -194,34 +194,34 @@ class NetworkGroup:
         return seat
 
     def _leave(self, rank: int) -> None:
-        """Note that a rank has left in good order and has its answer: its connection may be closed."""
+        """Note that a rank has left regularly; its connection may be closed."""
         with self._changed:
             self.left.add(rank)
             self._changed.notify_all()
 
     def _lost(self, seat: Served, why: str) -> None:
-        """Note that a rank is gone without leaving: the job cannot go on."""
+        """Fail the job because a rank is gone without leaving."""
         self.fail(CollectiveError(f"{self.label}: rank {seat.rank} {why}"))
 
 
 CLOSE_S: Final = 2.0
-"""for threads of a job that has ended"""
+"""seconds to wait for threads of a job that has ended"""
 MOST_JOBS: Final = 65_535
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}", re.ASCII)
-"""of a job whose folder has its name; a socket's path must be short, and names are whatever users write"""
+"""names of jobs whose folder has the same name; others get a number: a socket path must be short"""
 
 
 class SharedNetwork(Closable):
-    """Use as a context manager, and from one thread.
+    """The network of all jobs. Use as a context manager, and from one thread.
 
     Parameters
     ----------
     topology : Topology
-        Its hosts are where jobs may be.
+        The network; jobs may be on its hosts.
     folder : Path
-        For sockets, one folder for each job; its path is short, and no other user may enter it.
+        Folder for sockets, with a subfolder for each job; its path must be short, and closed to other users.
     lanes : int
-        Of the bundled program, 64 or 256.
+        Lanes of the bundled program, 64 or 256.
     """
 
     def __init__(self, topology: Topology, folder: Path, *, lanes: int = 256) -> None:
@@ -237,7 +237,7 @@ class SharedNetwork(Closable):
             self._switches.close()
             raise
         self.on_round: Callable[[str, int], None] = lambda name, rounds: None
-        """Told (job, collectives so far) after each collective, by the thread that lets time pass."""
+        """called with (job, number of collectives so far) after each collective, in the thread that calls `advance`"""
 
     @property
     def now_ps(self) -> int:
@@ -246,14 +246,14 @@ class SharedNetwork(Closable):
 
     @property
     def names(self) -> list[str]:
-        """Jobs that are there."""
+        """Names of the jobs in the network."""
         return list(self._groups)
 
     def begin(self, name: str, hosts: Sequence[str], plan: str, elements: int | None = None) -> Path:
-        """Install a job's tree, trees or ring and wait for its ranks at the socket whose folder is returned.
+        """Install a job's tree, trees or ring, listen for its ranks at a socket, and return the socket's folder.
 
-        Rank r is at ``hosts[r]``. It begins now, and no time passes until its ranks are there. ``elements`` of its
-        collectives decide which trees are best. After an error nothing of it is left.
+        Rank r is at ``hosts[r]``. The job begins now, and no time passes until its ranks have connected. ``elements``
+        of its collectives determine which trees are best. After an error nothing of the job is left.
         """
         if name in self._groups:
             raise ClusterError(f"{short(name)} is in the network already")
@@ -276,24 +276,24 @@ class SharedNetwork(Closable):
         return folder
 
     def _folder_name(self, name: str) -> str:
-        """The folder's name of a job: the job's name if that is short and plain, else a free one."""
+        """Return the folder's name for a job: the job's name if that is short and plain, otherwise a free name."""
         if _PLAIN_NAME.fullmatch(name):
             return name
         self._unnamed += 1
-        return f"+{self._unnamed}"  # no plain name has this first character
+        return f"+{self._unnamed}"  # no plain name starts with '+'
 
     def joined(self, name: str) -> bool:
-        """Whether all ranks of a job have come, or it has ended."""
+        """Return whether all ranks of a job have connected, or it has ended."""
         with self._changed:
             group = self._groups[name]
             return len(group.taken) == len(group.hosts) or group.over
 
     def figures(self, name: str) -> list[Figure]:
-        """Figures that ranks recorded."""
+        """Return the figures that ranks of a job recorded."""
         return self._groups[name].rendezvous.figures()
 
     def remove(self, name: str, reason: str = "the job has ended") -> None:
-        """Take a job out, whatever its ranks do; they are told."""
+        """Remove a job in any state; its ranks get an error with the reason."""
         group = self._groups.pop(name)
         group.rendezvous.fail(ClusterError(reason))
         with self._changed:
@@ -306,10 +306,10 @@ class SharedNetwork(Closable):
         self._uninstall(group.trees)
 
     def advance(self, until_ps: int | None = None, *, patience_s: float = 60.0) -> list[EndedJob]:
-        """Let time pass until a job ends, or until a time; the jobs that have ended, none where time is what ended it.
+        """Let virtual time pass until a job ends or until a time; return the ended jobs, none at the time limit.
 
-        Also returns when for ``patience_s`` of wall-clock time some ranks neither come nor call: :meth:`missing` says
-        which. Jobs that have ended are to be removed.
+        Also returns if for ``patience_s`` of wall-clock time some ranks neither connect nor call: :meth:`missing` names
+        them. The caller must remove jobs that have ended.
         """
         deadline = time.monotonic() + patience_s
         while True:
@@ -328,7 +328,7 @@ class SharedNetwork(Closable):
             self._step(limit)
 
     def missing(self) -> str:
-        """The ranks that virtual time waits for, as one line; empty if there are none."""
+        """Return the ranks for which virtual time waits, as one line; empty if there are none."""
         with self._changed:
             return "; ".join(group.missing() for group in self._groups.values() if not group.ready)
 
@@ -342,7 +342,7 @@ class SharedNetwork(Closable):
     # --- inside
 
     def _install(self, plan: str, hosts: tuple[str, ...], elements: int | None) -> list[Job]:
-        """The trees of a job."""
+        """Install the trees of a job."""
         controller = self._switches.controller
         problem = Problem(self.topology, hosts, lanes=controller.program.lanes, elements=elements)
         named, parts = trees_named(plan, problem)
@@ -375,7 +375,7 @@ class SharedNetwork(Closable):
             self._switches.controller.uninstall(job.plan)
 
     def _wait_ready(self, deadline: float) -> bool:
-        """Wait, in slices that let Ctrl-C in, until no rank computes any more."""
+        """Wait until all jobs are ready, in slices that allow Ctrl-C; return False at the deadline."""
         with self._changed:
             while not all(group.ready for group in self._groups.values()):
                 left = deadline - time.monotonic()
@@ -385,7 +385,7 @@ class SharedNetwork(Closable):
         return True
 
     def _step(self, limit_ps: int | None) -> None:
-        """Post what is due, and go on to the next event."""
+        """Post the calls that are due, and advance to the next event."""
         now = self.now_ps
         opened = [group for group in self._groups.values() if group.open is not None]
         for group in opened:
@@ -413,7 +413,7 @@ class SharedNetwork(Closable):
     def _post_due(self, group: NetworkGroup, now_ps: int) -> None:
         assert group.open is not None  # noqa: S101
         opened = group.open
-        if not group.trees:  # alone: a sum of one is there at once
+        if not group.trees:  # a single host: its sum is complete at once
             for call in opened.calls:
                 call.done_ps = max(call.start_ps, now_ps)
             group.finish()
@@ -431,7 +431,7 @@ class SharedNetwork(Closable):
             opened.unposted.remove(rank)
 
     def _parts(self, group: NetworkGroup, call: CollectiveCall) -> list[tuple[Job, slice]]:
-        """Which trees carry a collective, and what each does of it."""
+        """Return the trees that carry a collective, each with its part of the array."""
         first = group.trees[0]
         if call.operation == "barrier":
             return [(first, slice(None))]

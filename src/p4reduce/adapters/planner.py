@@ -13,7 +13,7 @@ from p4reduce.control_plane.scheduling.view import NetworkState, Rejection
 from p4reduce.topologies import Topology
 from p4switch.base.values import parse_delay, short
 
-# What a job of another scheduler says of itself: a comment, such as ``p4reduce elements=61706 rounds=10``.
+# Parameters of a job of another scheduler: a comment such as ``p4reduce elements=61706 rounds=10``.
 
 
 MARK: Final = "p4reduce"
@@ -22,24 +22,24 @@ MARK: Final = "p4reduce"
 
 @dataclass(frozen=True)
 class Request:
-    """A job that waits for hosts: the facts for predictions, and the hosts that it demands, if any."""
+    """A job that waits for hosts: the facts for predictions, and the hosts that it requires, if any."""
 
     task: Task
     hosts: tuple[str, ...] = ()
     plan: str = ""
-    """that it asks for; '': a tree, or a ring where that is predicted to be faster"""
+    """plan that it requires; '': a tree, or a ring if that is predicted to be faster"""
 
 
 def is_marked(comment: str) -> bool:
-    """Whether a comment asks p4reduce for hosts."""
+    """Return whether a comment asks p4reduce for hosts."""
     return comment.split(maxsplit=1)[:1] == [MARK]
 
 
 def request_of(name: str, comment: str, workers: int, owner: str = "") -> Request:
-    """A job from its comment.
+    """Return a job's request from its comment.
 
-    Fields: ``elements`` of the model (float32 or int32), ``rounds``, ``training`` (time of computing in a round, such
-    as '20us'), ``hosts`` (names, separated by commas; otherwise they are chosen), ``plan`` (one of :data:`ASKED`).
+    Fields: ``elements`` of the model (float32 or int32), ``rounds``, ``training`` (computing time of a round, such as
+    '20us'), ``hosts`` (names separated by commas; without it they are chosen), ``plan`` (one of :data:`ASKED`).
     `PlanError` names the field.
     """
     values: dict[str, Any] = {}
@@ -85,30 +85,30 @@ _EXAMPLES: Final = {"elements": "elements=61706", "rounds": "rounds=10", "traini
 TREE: Final = "steiner"
 RING: Final = "ring"
 ASKED: Final = (BEST, TREE, RING, *FORESTS)
-"""plans that a job may ask for; some are several trees, which take half of a switch's slots together"""
+"""plans that a job may require; plans of several trees use half of a switch's slots together"""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The hosts of a job in rank order (that of the topology), and its plan."""
+    """The hosts of a job in rank order, which is the topology's, and its plan."""
 
     hosts: tuple[str, ...]
     plan: str
-    """of the tree, of the trees, or of the ring; '' for a job of one host"""
+    """plan of the tree, of the trees, or of the ring; '' for a job on one host"""
     elements: int | None = field(default=None, compare=False)
-    """of its collectives"""
+    """number of elements of its collectives; None if unknown"""
 
 
 class Planner:
-    """Chooses hosts for jobs that wait; one slot a host.
+    """Chooses hosts for waiting jobs; each host has one slot.
 
-    It keeps what running jobs are predicted to put on links. The same jobs in the same order get the same hosts.
+    It tracks the predicted link loads of running jobs. The same jobs in the same order get the same hosts.
     """
 
     def __init__(
         self, topology: Topology, *, policy: str = "ina-aware", order: str = "fifo", backfill: bool = True
     ) -> None:
-        """backfill: a job that does not fit lets others pass. `PlanError` for unknown policies and orders."""
+        """backfill: later jobs may pass a job that does not fit. `PlanError` for unknown policies and orders."""
         placement_named(policy)
         self.policy, self._order, self._backfill = policy, order_named(order), backfill
         self.racks = Racks(topology)
@@ -119,20 +119,21 @@ class Planner:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """All hosts that jobs may have, in the order of the topology."""
+        """All hosts for jobs, in the order of the topology."""
         return tuple(self._index)
 
     def fault(self, request: Request) -> str:
-        """Why no choice will ever be possible; empty where one may be."""
+        """Return why a request can never be satisfied; empty if it may be."""
         unknown = [host for host in request.hosts if host not in self._index]
         if unknown:
             return f"hosts: {unknown[0]!r} is no host of the topology"
         return self._cluster(self.hosts).fault(request.task)
 
     def choose(self, waiting: Mapping[str, Request], able: Collection[str]) -> tuple[dict[str, Chosen], dict[str, str]]:
-        """Hosts for as many of the jobs that wait, by name, as get some; and why the others do not.
+        """Choose hosts for as many waiting jobs as possible, by name; also return the reasons why the others wait.
 
-        able: hosts that are up and that no other job uses. Those that get hosts are taken for running from now on.
+        able: hosts that are up and not used by other schedulers' jobs. Jobs that get hosts count as running from now
+        on.
         """
         choices: dict[str, Chosen] = {}
         reasons: dict[str, str] = {}
@@ -149,7 +150,7 @@ class Planner:
         return choices, reasons
 
     def plan_for(self, task: Task, hosts: Collection[str], plan: str = "") -> Chosen:
-        """Choose a job's plan at given hosts: its own, or else a tree, or a ring if that is predicted to be faster."""
+        """Choose a job's plan for given hosts: ``plan``, or else a tree, or a ring if it is predicted to be faster."""
         ordered = tuple(sorted(hosts, key=self._index.__getitem__))
         if len(ordered) < 2:
             return Chosen(ordered, "")
@@ -157,20 +158,20 @@ class Planner:
         return Chosen(ordered, chosen, task.elements)
 
     def begin(self, name: str, task: Task, hosts: Collection[str]) -> None:
-        """Note that a job has these hosts, whether this planner chose them or not."""
+        """Record that a job has these hosts, whether this planner chose them or not."""
         ordered = tuple(hosts)
         self._loads[name] = self._cluster(self.hosts).load(task, ordered)
         self._hosts[name] = ordered
         self._served[task.owner] = self._served.get(task.owner, 0.0) + work(task)
 
     def round_done(self, name: str, left: int) -> None:
-        """Note that a job has so many rounds left; nothing happens for an unknown job."""
+        """Record that a job has ``left`` rounds to go; unknown jobs are ignored."""
         load = self._loads.get(name)
         if load is not None:
             self._loads[name] = replace(load, rounds=float(max(0, left)))
 
     def end(self, name: str) -> None:
-        """Note that a job has left its hosts; nothing happens for an unknown job."""
+        """Record that a job has left its hosts; unknown jobs are ignored."""
         self._loads.pop(name, None)
         self._hosts.pop(name, None)
 
@@ -185,7 +186,7 @@ class Planner:
             return self.plan_for(request.task, place(request.task, cluster, self.policy).workers, request.plan)
         except Rejection:
             raise
-        except PlanError as error:  # a policy that an extension brought may break; planning goes on
+        except PlanError as error:  # a policy of an extension may fail; planning continues
             raise Rejection(f"{request.task.name}: placement {self.policy}: {error}") from error
 
     def _cluster(self, able: Collection[str]) -> ClusterView:

@@ -18,11 +18,11 @@ from p4reduce.group.communicator import Communicator
 from p4switch.base.values import PS_PER_S, parse_delay
 
 MOST = 1 << 20
-"""of a number that a rank brings; sums of 2,000 ranks fit in 31 bits"""
+"""bound of the numbers that a rank contributes; sums over 2,000 ranks fit in 31 bits"""
 
 
 def main() -> None:
-    """Take part as the rank that Slurm says."""
+    """Run as the rank that Slurm assigned."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--elements", type=int, required=True, help="int32 elements")
     parser.add_argument("--rounds", type=int, default=1)
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def take_part(comm: Communicator, elements: int, rounds: int, training_s: float, seed: int) -> int:
-    """Compute and all-reduce so many times; how many sums were exact, in every element."""
+    """Compute and all-reduce ``rounds`` times; return how many sums were exact in every element."""
     exact = 0
     for number in range(rounds):
         comm.compute(training_s)
@@ -52,13 +52,13 @@ def take_part(comm: Communicator, elements: int, rounds: int, training_s: float,
 
 
 def brought(seed: int, rank: int, number: int, elements: int) -> "np.ndarray[tuple[int, ...], np.dtype[np.int32]]":
-    """What a rank brings to a round, int32 (elements,)."""
+    """Return a rank's contribution to a round, int32 (elements,)."""
     few = _few(seed, rank, number)
     return np.resize(np.array(array("i", few), np.int32), elements)
 
 
 def _few(seed: int, rank: int, number: int) -> list[int]:
-    """Numbers that are repeated; 1,009 is prime, so no two packets carry the same."""
+    """Return 1,009 numbers, which are repeated; 1,009 is prime, so no two packets carry the same ones."""
     draw = random.Random(f"{seed} {rank} {number}")  # noqa: S311  (data of a demonstration)
     return [draw.randrange(-MOST, MOST) for _ in range(1009)]
 

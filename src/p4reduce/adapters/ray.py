@@ -25,20 +25,19 @@ from p4switch.base.values import PS_PER_S
 # Ray: jobs whose ranks run on the nodes that p4reduce chose, and join its network.
 #
 # A host of the topology is a Ray node with the label ``p4reduce-host``. A job is a placement group with a bundle for
-# each of its ranks, which asks for the label of its host, so Ray itself takes care that ranks, and nothing else, run
-# there.
+# each of its ranks, which requires the label of its host; Ray ensures that only these ranks run there.
 
 
 LABEL: Final = "p4reduce-host"
 RANKS_S: Final = 120.0
-"""wall-clock time for ranks to come, and to compute"""
+"""wall-clock time for ranks to connect, and to compute"""
 Rank = Callable[[Mapping[str, str]], Any]
-"""The function that a rank runs, with the environment for ``connect``; Ray sends it to the node."""
+"""function that a rank runs, with the environment for ``connect``; Ray sends it to the node"""
 
 
 @dataclass(frozen=True)
 class RayResult:
-    """The end of a job, with its hosts in rank order: as chosen, and as Ray says that ranks ran."""
+    """The end of a job, with its hosts in rank order: as chosen, and as reported by Ray."""
 
     name: str
     chosen: Chosen
@@ -48,7 +47,7 @@ class RayResult:
 
 
 def ray_module() -> Any:
-    """Ray; `ClusterError` where it is not installed."""
+    """Return the Ray module; `ClusterError` if it is not installed."""
     try:
         import ray  # noqa: PLC0415  (an extra)
     except ImportError as error:
@@ -58,7 +57,7 @@ def ray_module() -> Any:
 
 @contextmanager
 def local_cluster(topology: Topology) -> Iterator[Any]:
-    """A Ray cluster on this machine with a node for each host for local models, and this process its driver."""
+    """Run a Ray cluster on this machine with a node for each worker host; this process is its driver."""
     ray = ray_module()
     from ray.cluster_utils import Cluster  # noqa: PLC0415
 
@@ -75,7 +74,7 @@ def local_cluster(topology: Topology) -> Iterator[Any]:
 
 
 def hosts_of_nodes(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Hosts by the identifiers of their nodes, of ``ray.nodes()``: those that are alive and have the label."""
+    """Return hosts by node identifier, from ``ray.nodes()``: nodes that are alive and have the label."""
     return {
         str(node["NodeID"]): str(node["Labels"][LABEL])
         for node in nodes
@@ -84,7 +83,7 @@ def hosts_of_nodes(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 class RayJobs:
-    """Begins jobs on hosts that the planner chose; one at a time, or several side by side."""
+    """Begins jobs on hosts that the planner chose; one at a time, or several concurrently."""
 
     def __init__(self, planner: Planner, network: SharedNetwork) -> None:
         self._ray = ray_module()
@@ -92,7 +91,7 @@ class RayJobs:
         self._open: dict[str, tuple[Chosen, Any, list[Any]]] = {}
 
     def begin(self, requests: Mapping[str, Request], rank: Rank) -> dict[str, str]:
-        """Begin as many of these jobs as there are hosts for; why the others wait."""
+        """Begin as many of these jobs as hosts permit; return why the others wait."""
         able = set(hosts_of_nodes(self._ray.nodes()).values())
         faults = {name: fault for name, request in requests.items() if (fault := self._planner.fault(request))}
         choices, reasons = self._planner.choose(
@@ -121,9 +120,9 @@ class RayJobs:
         return {**reasons, **faults}
 
     def next_ended(self) -> list[RayResult]:
-        """Let virtual time pass until a job has left the network; none when no job is there.
+        """Let virtual time pass until a job has left the network; empty if there is no job.
 
-        `ClusterError` when for `RANKS_S` ranks neither come nor call.
+        `ClusterError` if for `RANKS_S` ranks neither connect nor call.
         """
         ended = self._network.advance(patience_s=RANKS_S)
         if not ended and self._open:
@@ -131,7 +130,7 @@ class RayJobs:
         return [self._result(job) for job in ended]
 
     def _in_ray(self, chosen: Chosen, folder: Path, rank: Rank) -> tuple[Any, list[Any]]:
-        """The placement group of a job, and what its ranks are going to return; nothing of either after an error."""
+        """Return the placement group of a job, and the futures of its ranks; after an error neither is left."""
         from ray.util.placement_group import placement_group, remove_placement_group  # noqa: PLC0415
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # noqa: PLC0415
 
@@ -167,7 +166,7 @@ class RayJobs:
 
 
 def rank_environment(folder: Path, rank: int, size: int) -> dict[str, str]:
-    """The environment of a rank for ``connect``."""
+    """Return the environment of a rank for ``connect``."""
     return {remote.ADDRESS: str(folder / "socket"), remote.RANK: str(rank), remote.SIZE: str(size)}
 
 
@@ -182,11 +181,11 @@ def _in_node(rank: Rank, environment: Mapping[str, str]) -> tuple[str, Any]:
 #
 #     python -m p4reduce.adapters.ray --jobs 6
 #
-# Exit code 1 when a rank ran elsewhere or a sum was not exact, 2 where Ray is not installed.
+# Exit code 1 if a rank ran elsewhere or a sum was not exact, 2 if Ray is not installed.
 
 
 def main() -> None:
-    """Run the jobs, all of which are there from the beginning."""
+    """Run the jobs, all of which are submitted at the beginning."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=6)
     parser.add_argument("--topology", default="leaf-spine-8-partial", help="a node of Ray for each host")
@@ -218,7 +217,7 @@ def main() -> None:
 
 
 def run_jobs(topology: Topology, jobs: Mapping[str, DemoJob], placement: str) -> list[RayResult]:
-    """Run all jobs as hosts become free; results are in the order of their ends."""
+    """Run all jobs as hosts become free; return results in the order of their ends."""
     results: list[RayResult] = []
     with (
         tempfile.TemporaryDirectory(prefix="p4reduce-") as folder,
@@ -236,12 +235,12 @@ def run_jobs(topology: Topology, jobs: Mapping[str, DemoJob], placement: str) ->
 
 
 def is_whole(result: RayResult, job: DemoJob) -> bool:
-    """Whether all ranks ran where they were to, and every sum was right in every element."""
+    """Return whether all ranks ran on their chosen hosts, and every sum was exact in every element."""
     return result.had == result.chosen.hosts and sum(result.returned) == job.workers * job.rounds
 
 
 def _rank(job: DemoJob, environment: Mapping[str, str]) -> int:
-    """Run a rank, in a worker of Ray."""
+    """Run a rank in a Ray worker; return its number of exact sums."""
     comm = connect(environment)
     exact = take_part(comm, job.elements, job.rounds, job.training_ps / PS_PER_S, job.number)
     comm.close()

@@ -1,1 +1,1 @@
-"""The ``p4reduce`` command, its reports, and what the Makefile calls."""
+"""The ``p4reduce`` command, its reports, and the programs that the Makefile calls."""

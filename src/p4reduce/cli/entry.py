@@ -1,4 +1,4 @@
-"""Where the ``p4reduce`` command begins: signals that end it are answered from the first moment of its imports."""
+"""Entry point of the ``p4reduce`` command: handles signals from the first moment of its imports."""
 
 import gc
 import signal
@@ -10,13 +10,14 @@ INTERRUPTED: Final = 130
 
 def main() -> None:
     """Run the command; exits with its code, 130 at Ctrl-C, 143 at SIGTERM and 129 at SIGHUP, after cleaning up."""
-    # A command makes some 100,000 objects that stay, most of them while it is imported: looking through them again and
-    # again for garbage took a fifteenth of a short run.
+    # A command creates some 100,000 permanent objects, most of them by imports; repeated garbage collection over them
+    # took a fifteenth of a short run.
     gc.set_threshold(50_000, 20, 20)
     try:
         from p4reduce.base.signals import handling, raise_exit, raise_interrupt  # noqa: PLC0415
 
-        # What a process was started to ignore, it keeps ignoring: Ctrl-C in a shell's background, SIGHUP under nohup.
+        # Signals that the process was started to ignore stay ignored: Ctrl-C in a shell's background, SIGHUP under
+        # nohup.
         interrupts = [signal.SIGINT] if signal.getsignal(signal.SIGINT) is signal.default_int_handler else []
         ends = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
         with handling(raise_interrupt, *interrupts), handling(raise_exit, *ends):
@@ -27,8 +28,8 @@ def main() -> None:
         sys.stderr.write("interrupted\n")
         sys.exit(INTERRUPTED)
     finally:
-        # The process ends now. Python looks through all objects again while it takes down the modules: a tenth of a
-        # short run. What references hold is still let go of one by one, and what is registered to run at the end runs.
+        # The process ends now. Python would go through all objects again while it unloads the modules, which takes a
+        # tenth of a short run. Reference counts still free objects one by one, and exit handlers still run.
         gc.freeze()
 
 

@@ -1,6 +1,6 @@
-"""Values on the command line: lists as 'a,b,c' and '0..4', times, sizes, and what happens to a network when.
+"""Values on the command line: lists as 'a,b,c' and '0..4', times, sizes, and timed events of a network.
 
-Each function makes a value from its text and the name of its flag, and raises `BadInput`, which says both and the fix.
+Each function converts a text, given the name of its flag, and raises `BadInput`, which has both and the fix.
 """
 
 import re
@@ -18,7 +18,7 @@ _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
 def texts(text: str, flag: str) -> list[str]:
-    """The parts of a list separated by commas, each once, in order. Raises ``BadInput``."""
+    """Return the parts of a list separated by commas, each once, in order. Raises ``BadInput``."""
     parts = [part.strip() for part in text.split(",")]
     if not all(parts):
         raise BadInput(f"{flag}: expected a list such as 'a,b' without empty items, got {text!r}")
@@ -26,13 +26,13 @@ def texts(text: str, flag: str) -> list[str]:
 
 
 def integers(text: str, flag: str) -> list[int]:
-    """Whole numbers: '1,2,5', '0..4' (both ends count), and units as everywhere: '64k', '1.5M', '1Mi'."""
+    """Parse whole numbers: '1,2,5', '0..4' (both ends count), and units as everywhere: '64k', '1.5M', '1Mi'."""
     numbers = list(chain.from_iterable(_integers(part, flag) for part in texts(text, flag)))
     return list(dict.fromkeys(numbers))
 
 
 def floats(text: str, flag: str) -> list[float]:
-    """Numbers: '0,0.01,0.1'. Raises ``BadInput``."""
+    """Parse numbers: '0,0.01,0.1'. Raises ``BadInput``."""
     try:
         return list(dict.fromkeys(float(part) for part in texts(text, flag)))
     except ValueError:
@@ -52,17 +52,17 @@ def _integers(part: str, flag: str) -> list[int]:
 
 
 def named(names: RegistryNames) -> Callable[[str, str], str]:
-    """One of these names."""
+    """Return a parser for one of these names."""
     return names.check
 
 
 def each(check: Callable[[str, str], str]) -> Callable[[str, str], list[str]]:
-    """A list of texts that all pass a check."""
+    """Return a parser for a list of texts that all pass a check."""
     return lambda text, flag: [check(part, flag) for part in texts(text, flag)]
 
 
 def network(text: str, flag: str) -> str:
-    """The source of a topology that there is."""
+    """Check that the source of a topology exists."""
     from p4reduce.topologies import TopologyError, check_source  # noqa: PLC0415  (pydantic is slow to import)
 
     try:
@@ -73,7 +73,7 @@ def network(text: str, flag: str) -> str:
 
 
 def octets(text: str, flag: str) -> int:
-    """Bytes, with nccl-tests' units."""
+    """Parse a number of bytes, with nccl-tests' units."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     number, unit = (text[:-1], units.get(text[-1:].upper())) if text[-1:].isalpha() else (text, 1)
     try:
@@ -89,7 +89,7 @@ _MACHINE: Final = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.@-]*)(?:(?::|\s+slots=)(
 
 
 def machines(text: str, flag: str) -> list[tuple[str, int | None]]:
-    """Names of machines, each with its slots or None: 'pc1,user@pc2:4'; of a file's line 'pc2 slots=4'."""
+    """Parse names of machines, each with its slots or None: 'pc1,user@pc2:4', or as a file's line 'pc2 slots=4'."""
     hosts = []
     for part in texts(text, flag):
         machine = _MACHINE.fullmatch(part)
@@ -102,7 +102,7 @@ def machines(text: str, flag: str) -> list[tuple[str, int | None]]:
 
 
 def places(text: str, flag: str) -> list[tuple[str, str]]:
-    """Nodes of a topology, each with its machine, as in 's1=pc1,h1=pc2'."""
+    """Parse nodes of a topology, each with its machine, as in 's1=pc1,h1=pc2'."""
     pairs = []
     for part in texts(text, flag):
         node, equals, machine = part.partition("=")
@@ -115,7 +115,7 @@ def places(text: str, flag: str) -> list[tuple[str, str]]:
 
 
 def macro(text: str, flag: str) -> tuple[str, str]:
-    """Name and value of ``NAME=VALUE``; a name alone is 1."""
+    """Parse name and value of ``NAME=VALUE``; the value of a name alone is 1."""
     name, equals, value = text.partition("=")
     if not name.isidentifier():
         raise BadInput(f"{flag} {text}: {name!r} is not a name; write NAME or NAME=VALUE")
@@ -123,12 +123,12 @@ def macro(text: str, flag: str) -> tuple[str, str]:
 
 
 MAX_DEVICES: Final = 4096
-"""Devices of one process; a guard against a slip in a range."""
+"""highest number of devices in one process; a guard against a mistyped range"""
 _DEVICES: Final = re.compile(r"(\d{1,19})(?:-(\d{1,19}))?")
 
 
 def device_ids(text: str, flag: str) -> list[int]:
-    """Device ids from "1", "1-300" or "1-3,7"."""
+    """Parse device ids from "1", "1-300" or "1-3,7"."""
     ids: set[int] = set()
     for part in text.split(","):
         span = _DEVICES.fullmatch(part.strip())
@@ -143,11 +143,11 @@ def device_ids(text: str, flag: str) -> list[int]:
     return sorted(ids)
 
 
-# What happens to a network, and when: links that are cut and mended, hosts that end or join.
+# Timed events of a network: links that are cut and mended, hosts that end or join.
 
 
 def delay(text: str, flag: str, least: int = 0) -> int:
-    """A time, picoseconds."""
+    """Parse a time, picoseconds."""
     try:
         delay_ps = parse_delay(text)
     except ValueError as error:
@@ -158,7 +158,7 @@ def delay(text: str, flag: str, least: int = 0) -> int:
 
 
 def rate(text: str, flag: str) -> int:
-    """A rate, bit/s."""
+    """Parse a rate, bit/s."""
     try:
         return parse_rate(text)
     except ValueError as error:
@@ -166,7 +166,7 @@ def rate(text: str, flag: str) -> int:
 
 
 def death(text: str, flag: str) -> tuple[str, str, int]:
-    """Host, task ('': the host itself) and time, of a text as 'h3@5ms' or 'task1/h3@5ms'."""
+    """Parse host, task ('': the host itself) and time from a text such as 'h3@5ms' or 'task1/h3@5ms'."""
     who, at, time = text.partition("@")
     task, _, host = who.strip().rpartition("/")
     if not at or not host:
@@ -175,7 +175,7 @@ def death(text: str, flag: str) -> tuple[str, str, int]:
 
 
 def joining(text: str, flag: str) -> tuple[str, int]:
-    """Host ('': any) and time, of a text as '2ms' or 'h5@2ms'."""
+    """Parse host ('': any) and time from a text such as '2ms' or 'h5@2ms'."""
     host, _, time = text.rpartition("@")
     try:
         return host, parse_delay(time)
@@ -184,7 +184,7 @@ def joining(text: str, flag: str) -> tuple[str, int]:
 
 
 def link_change(text: str, flag: str) -> tuple[str, str, int]:
-    """Both ends of a link, and when it changes, of a text as 'leaf1,spine1@5ms'."""
+    """Parse both ends of a link and the time of its change from a text such as 'leaf1,spine1@5ms'."""
     ends, at, time = text.partition("@")
     names = ends.split(",")
     if not at or len(names) != 2:
@@ -193,7 +193,7 @@ def link_change(text: str, flag: str) -> tuple[str, str, int]:
 
 
 def shard_of(text: str, flag: str) -> tuple[int, int]:
-    """``I/N`` as numbers."""
+    """Parse ``I/N`` into two numbers."""
     place, slash, count = text.partition("/")
     if not (slash and place.isdecimal() and count.isdecimal() and 1 <= int(place) <= int(count)):
         raise BadInput(f"{flag}: {text!r} is not I/N with I from 1 to N, such as 1/4")
@@ -201,7 +201,7 @@ def shard_of(text: str, flag: str) -> tuple[int, int]:
 
 
 def folders(text: str, flag: str) -> list[Path]:
-    """Folders that are there, separated by commas."""
+    """Parse existing folders, separated by commas."""
     paths = [Path(part) for part in texts(text, flag)]
     if gone := [path for path in paths if not path.is_dir()]:
         raise BadInput(f"{flag}: {gone[0]}: there is no such folder")

@@ -1,4 +1,4 @@
-"""The ``p4reduce`` command: which commands there are, and how each is made from the class that declares its flags."""
+"""The ``p4reduce`` command: its subcommands, each made from the class that declares its flags."""
 
 import inspect
 import sys
@@ -24,10 +24,10 @@ PANELS: Final = {
     "schedule": ("Schedule", ("plan", "tasks", "orchestrate", "tdm", "optical", "priorities", "slurm")),
     "look": ("Look", ("watch", "report", "example")),
 }
-"""The commands by the module in ``cli/flags/`` that declares them, each with its heading in the help."""
+"""commands by the module in ``cli/flags/`` that declares them, each module with its heading in the help"""
 COMMANDS: Final = frozenset(name for _, names in PANELS.values() for name in names)
 BROUGHT: Final = "p4reduce.commands"
-"""Entry points of other distributions, each a module that declares a command: p4reduce-course brings ``lab``."""
+"""entry points of other distributions; each is a module that declares a command: p4reduce-course adds ``lab``"""
 EXAMPLES: Final = (
     "p4reduce demo                            # trains through P4 switches, writes out/demo/report.html",
     "p4reduce run --elements 1M --loss 0.01   # one sum, with packets lost on the way",
@@ -36,15 +36,15 @@ EXAMPLES: Final = (
 )
 
 
-# Misused commands and flags: one line that says what is wrong and where the examples stand, exit code 2.
+# Misused commands and flags: one line with the error and a reference to the examples, exit code 2.
 
 
 _MISUSED: Final = typer.BadParameter.__mro__[2]
-"""``ClickException``, of which everything is that Typer says of a command line; a Typer may have its own Click."""
+"""``ClickException``, the base of all of Typer's usage errors; Typer may have its own copy of Click"""
 
 
 class LazyGroup(TyperGroup):
-    """Commands that are made when they are asked for. Of a mistake it prints one line, where Typer prints a box."""
+    """A group whose commands are made on demand. It prints errors as one line, where Typer prints a box."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -52,7 +52,7 @@ class LazyGroup(TyperGroup):
             self.commands = _Commands()
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Their names, in order; makes none of them."""
+        """Return the names of the commands, in order, without making them."""
         return list(self.commands)
 
     def main(
@@ -64,7 +64,7 @@ class LazyGroup(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """As Typer's own, but for what it prints of errors."""
+        """Run like Typer's method, except for the output of errors."""
         run = partial(super().main, args, prog_name, complete_var, False, windows_expand_args, **extra)
         if not standalone_mode:
             return run()
@@ -78,7 +78,7 @@ class LazyGroup(TyperGroup):
                 raise
             _say_usage(error)
             sys.exit(getattr(error, "exit_code", 2))
-        if code == EXIT_INTERRUPTED:  # in the command, or in Typer, which says nothing of it
+        if code == EXIT_INTERRUPTED:  # in the command, or in Typer, which prints nothing then
             Output().note("interrupted")
         sys.exit(code if isinstance(code, int) else 0)
 
@@ -86,7 +86,7 @@ class LazyGroup(TyperGroup):
 def _say_usage(error: Any) -> None:
     text = " ".join(str(error.format_message()).split()).removesuffix(".")
     if not text:
-        return  # a group without a command has shown its help already
+        return  # a group without a command has already shown its help
     context = getattr(error, "ctx", None)
     where = "p4reduce" if context is None else context.command_path
     see = " See" if text.endswith("?") else "; see"
@@ -94,7 +94,7 @@ def _say_usage(error: Any) -> None:
 
 
 class _Commands(MutableMapping[str, Any]):
-    """All commands by name. The module that declares one is imported when the command is asked for."""
+    """All commands by name. The module that declares a command is imported when the command is requested."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
@@ -123,7 +123,7 @@ class _Commands(MutableMapping[str, Any]):
 
 
 def _made(name: str, module: Any, panel: str) -> TyperCommand | TyperGroup:
-    """A command, or the group of those whose first word it is."""
+    """Return a command, or the group of the commands with this first word."""
     if name in SPECS:
         return _Command(name, *SPECS[name], panel)
     inner = {path.removeprefix(f"{name} "): entry for path, entry in SPECS.items() if path.startswith(f"{name} ")}
@@ -139,12 +139,12 @@ def _made(name: str, module: Any, panel: str) -> TyperCommand | TyperGroup:
 
 
 def _own_example(command: str, spec: Spec) -> str:
-    """The first example that runs the command itself; others print a file for it."""
+    """Return the first example that runs the command itself; other examples print a file for it."""
     return next((example for example in spec.examples if example.startswith(command)), spec.examples[0])
 
 
 class _Command(TyperCommand):
-    """A command whose flags are made when they are asked for: lists of commands need none of them."""
+    """A command whose flags are made on demand, because lists of commands do not need them."""
 
     def __init__(self, name: str, model: type, spec: Spec, panel: str | None = None) -> None:
         super().__init__(
@@ -156,10 +156,10 @@ class _Command(TyperCommand):
             context_settings={"allow_interspersed_args": not spec.passes_on},
         )
         self._model, self._spec = model, spec
-        del self.params, self.callback  # __getattr__ makes them
+        del self.params, self.callback  # __getattr__ makes these
 
     def __getattr__(self, name: str) -> Any:
-        """Its flags, and what makes an object of its class and calls what the command does."""
+        """Make the flags and the callback of the command when they are first needed."""
         if name not in {"params", "callback"}:
             raise AttributeError(name)
         app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
@@ -170,7 +170,7 @@ class _Command(TyperCommand):
 
 
 def _function(model: type, does: str) -> Callable[..., None]:
-    """What Typer calls: it makes an object of the class, imports what the command does, and calls it."""
+    """Return the function that Typer calls: it makes the flags object, and imports and calls the command's function."""
     fields = dict(parts(model))
 
     @guarded
@@ -201,7 +201,7 @@ def _function(model: type, does: str) -> Callable[..., None]:
 
 
 def _typed(parameter: CommandFlag) -> inspect.Parameter:
-    """A flag as Typer takes it. None stands for what was not given: the default is the field's."""
+    """Return a flag as a parameter for Typer. The default None means that the flag was not given."""
     flag = parameter.flag
     text = escape(parameter.help) + (f" [dim]\\[{escape(parameter.shown)}][/dim]" if parameter.shown else "")
     about: dict[str, Any] = {
@@ -213,21 +213,21 @@ def _typed(parameter: CommandFlag) -> inspect.Parameter:
     default = ... if parameter.default is ... else None
     names = [name for name in (parameter.option, flag.short) if name]
     info = typer.Argument(default, **about) if flag.argument else typer.Option(default, *names, **about)
-    typed = str if parameter.kind in {int, float} else parameter.kind  # what is wrong with a number, the flag says
+    typed = str if parameter.kind in {int, float} else parameter.kind  # the flag parses numbers
     kind = typed if default is ... else typed | None
     return inspect.Parameter(parameter.name, inspect.Parameter.KEYWORD_ONLY, default=info, annotation=kind)
 
 
-# Help texts: a docstring as flowing text, and examples under it.
+# Help texts: a docstring as flowing text, with examples below it.
 
 
 def epilog(*examples: str) -> str:
-    """Text for typer's ``epilog``: one example a line (typer makes a line of each paragraph)."""
+    """Return text for typer's ``epilog``: one example per line (typer makes a line of each paragraph)."""
     return "\n\n".join(("Examples:", *(escape(example) for example in examples)))
 
 
 def help_of(command: object) -> str:
-    """Text for typer's ``help``: the docstring with each paragraph on one line, so that terminals wrap it."""
+    """Return text for typer's ``help``: the docstring with each paragraph on one line, so that terminals wrap it."""
     paragraphs = (inspect.getdoc(command) or "").split("\n\n")
     return "\n\n".join(escape(" ".join(paragraph.split())) for paragraph in paragraphs)
 

@@ -1,4 +1,4 @@
-"""Captures what crosses an interface of this namespace: ``python -m p4reduce.cli.net_capture INTERFACE FILE COUNT``.
+"""Captures frames of an interface in this namespace: ``python -m p4reduce.cli.net_capture INTERFACE FILE COUNT``.
 
 ``FILE`` is a pcap file, '-' for a pcap on standard output (for ``wireshark -k -i -``), or '' for a line of text for
 each frame. ``COUNT`` 0 means until Ctrl-C.
@@ -24,12 +24,12 @@ _LONGEST: Final = 65536
 
 
 def capture(interface: str, count: int, take: Callable[[int, bytes, str], None]) -> tuple[int, int]:
-    """Call ``take(time in ps since 1970, frame, 'in' or 'out')`` for ``count`` frames; (frames taken, frames missed).
+    """Call ``take(ps since 1970, frame, 'in' or 'out')`` for ``count`` frames; return (frames taken, frames missed).
 
-    'out' is what the owner of the interface sends by it, 'in' what arrives there.
+    'out' is a frame that the owner of the interface sends, 'in' a frame that arrives.
     """
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as tap:
-        # Its right to a large buffer is not certain; a smaller one is what the kernel makes of the wish.
+        # A large buffer may not be permitted; the kernel then sets a smaller one.
         tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         tap.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         tap.bind((interface, ETH_P_ALL))
@@ -59,7 +59,7 @@ def _print_line(time_ps: int, frame: bytes, direction: str) -> None:
 
 
 def main(interface: str, file: str, count: str) -> int:
-    """See the module."""
+    """Capture as the module's docstring says; return the exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if file:
         from p4reduce.network.virtual.counters import PcapWriter  # noqa: PLC0415  (slow to import)
@@ -70,7 +70,7 @@ def main(interface: str, file: str, count: str) -> int:
                 writer.write(time_ps, frame)
                 writer.flush()
 
-            writer.flush()  # the head of the file, for who reads it from a pipe
+            writer.flush()  # writes the file header, for a reader of a pipe
             taken, missed = capture(interface, int(count), write)
     else:
         taken, missed = capture(interface, int(count), _print_line)

@@ -1,7 +1,7 @@
-"""The process that holds a standing network: ``python -m p4reduce.cli.net_holder``, in namespaces of its own.
+"""The process that holds a standing network: ``python -m p4reduce.cli.net_holder``, in separate namespaces.
 
-Reads a line of JSON (:class:`~p4reduce.cli.net_holder.WantedNetwork`), builds the network, says ``{"ready": name}`` or
-``{"failed": why}`` on its output, and stays until it is told to end (SIGTERM). What it says later goes to its log.
+It reads a line of JSON (:class:`~p4reduce.cli.net_holder.WantedNetwork`), builds the network, writes ``{"ready":
+name}`` or ``{"failed": why}`` to its output, and stays until it is told to end (SIGTERM). Later output goes to its log.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from p4reduce.network.real.switches import SwitchHost
 
 
-# A standing network as those see it who look on (``p4reduce watch``, ``net up --live``).
+# The view of a standing network for observers (``p4reduce watch``, ``net up --live``).
 
 
 NOTES: Final = (
@@ -56,7 +56,7 @@ NOTES: Final = (
 def shown(
     path: Path, topology: Topology, network: RealNetwork, relays: Relays | None, host: SwitchHost | None
 ) -> Iterator[None]:
-    """While this is entered, the network answers those who look, at a socket. ``host``: of embedded switches."""
+    """Answer observers of the network at a socket within the context. ``host``: embedded switches, or None for BMv2."""
     kernel = InterfaceLinks(topology, network.switch_interfaces)
 
     def links() -> LinkSights:
@@ -82,7 +82,7 @@ def shown(
 
 
 def _relayed(network: RealNetwork, relays: Relays) -> Mapping[Hop, LinkCounters]:
-    """What happened on each direction of the links that relays carry."""
+    """Return the counters of each direction of the links that relays carry."""
     sent = {}
     for number, relay in enumerate(network.relays):
         there, back = relays.directions(number)
@@ -91,22 +91,22 @@ def _relayed(network: RealNetwork, relays: Relays) -> Mapping[Hop, LinkCounters]
     return sent
 
 
-# The description of a network that is to stand, as it goes to the process that holds it.
+# The description of a network to build, as sent to the process that holds it.
 
 
 @dataclass(frozen=True)
 class WantedNetwork:
-    """A network that is to stand."""
+    """A network to build and keep up."""
 
     topology: str
-    """whatever ``topologies.load`` takes"""
+    """source for ``topologies.load``"""
     name: str | None
     target: Literal["embedded", "bmv2"]
     lanes: int | None
-    """the program with so many lanes, and routes; None: switches without a program"""
+    """number of lanes of the bundled program, which comes with routes; None: switches without that program"""
     shape: bool
     trace: bool
-    """BMv2 writes to its log what it does with every packet"""
+    """whether BMv2 logs its processing of every packet"""
     loss: float = 0.0
     duplicate: float = 0.0
     reorder: float = 0.0
@@ -118,28 +118,28 @@ class WantedNetwork:
 
 CONTROL_DEADLINE_S: Final = 60.0
 P4RUNTIME_ADDRESS: Final = "127.0.0.1:9559"
-"""P4Runtime's own port; in a network namespace of ours nobody else has it."""
+"""default port of P4Runtime, which no other program uses in this network namespace"""
 ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOOK_S: Final = 1.0
-"""How often the switches are looked at."""
+"""interval of checks of the switches, seconds"""
 
 
 class HeldSwitches(Protocol):
-    """Switches that run; the same for BMv2 and the embedded switch."""
+    """Running switches; the interface is the same for BMv2 and the embedded switch."""
 
     @property
     def targets(self) -> list[tuple[str, str, int]]:
-        """(switch, address, device id) of each."""
+        """(switch, address, device id) of each switch."""
 
     def check(self) -> None:
-        """Raise when one has ended."""
+        """Raise an error if a switch has ended."""
 
 
 @contextlib.contextmanager
 def open_switches(
     wanted: WantedNetwork, topology: Topology, network: RealNetwork, logs: Path
 ) -> Iterator[HeldSwitches]:
-    """The switches of the wanted target, without a program."""
+    """Run the switches of the wanted target, without a program."""
     if wanted.target == "bmv2":
         level = "trace" if wanted.trace else "warn"
         with Bmv2Switches(topology, network.switch_interfaces, logs, log_level=level) as bmv2:
@@ -154,14 +154,14 @@ def open_switches(
 
 
 def embedded(topology: Topology, ports: Mapping[str, Mapping[int, PortSpec]], address: str) -> "SwitchHost":
-    """The embedded switches of a topology between sockets, for any controller."""
+    """Return the embedded switches of a topology between sockets, for any controller."""
     from p4reduce.network.real.switches import SwitchHost  # noqa: PLC0415  (slow to import)
 
     return SwitchHost({switch.name: switch.index + 1 for switch in topology.switches}, ports, address=address)
 
 
 def hold(wanted: WantedNetwork, say: IO[str]) -> None:
-    """Build the network, say that it is ready, and keep it until a signal ends this process."""
+    """Build the network, report that it is ready, and keep it until a signal ends this process."""
     topology = load(wanted.topology)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(RunFolder(wanted.name, kind="net"))
@@ -188,7 +188,7 @@ def hold(wanted: WantedNetwork, say: IO[str]) -> None:
 
 
 def _needs_relays(wanted: WantedNetwork, topology: Topology) -> bool:
-    """Whether links do more than the kernel's shaping: faults, or a delay beyond what processes add anyway."""
+    """Return whether links need more than the kernel's shaping: faults, or delays that processes do not add anyway."""
     late = max(link.delay_ps for link in topology.links) >= RELAYED_FROM_PS
     return late or max(wanted.loss, wanted.duplicate, wanted.reorder) > 0
 
@@ -203,7 +203,7 @@ def _relays(wanted: WantedNetwork, network: RealNetwork) -> Relays:
 
 
 def _watch(checks: Sequence[Callable[[], None]], folder: RunFolder) -> None:
-    """Stay. When a switch ends, the rest stands on, with its logs: others read there what happened."""
+    """Check periodically. If a switch ends, note it and keep the rest and its logs for inspection."""
     while True:
         time.sleep(LOOK_S)
         try:
@@ -216,7 +216,7 @@ def _watch(checks: Sequence[Callable[[], None]], folder: RunFolder) -> None:
 
 
 def describe(wanted: WantedNetwork, topology: Topology, network: RealNetwork, switches: HeldSwitches) -> dict[str, Any]:
-    """What others need to know of the network, as JSON holds it."""
+    """Return the facts of the network for other processes, as data for JSON."""
     return {
         "topology": topology.name,
         "target": wanted.target,
@@ -245,7 +245,7 @@ def _name(wanted: WantedNetwork) -> str | None:
 
 
 def _own_programs(switches: HeldSwitches, wanted: WantedNetwork) -> None:
-    """The user's programs and entries; then the switches are free for another controller."""
+    """Install the user's programs and entries; then the switches are free for another controller."""
     targets = {name: Target(name, address, device_id) for name, address, device_id in switches.targets}
     install(
         {
@@ -258,7 +258,7 @@ def _own_programs(switches: HeldSwitches, wanted: WantedNetwork) -> None:
 
 
 def _program(topology: Topology, switches: HeldSwitches, lanes: int) -> None:
-    """The bundled program and its routes; then the controller leaves, and others may take its place."""
+    """Install the bundled program and its routes; then the controller leaves, and another may take its place."""
     files = bundled(lanes)
     targets = [Target(*target) for target in switches.targets]
     with Controller(topology, targets, files, deadline_s=CONTROL_DEADLINE_S):
@@ -266,7 +266,7 @@ def _program(topology: Topology, switches: HeldSwitches, lanes: int) -> None:
 
 
 def _log_to(log: Path) -> None:
-    """From now on, everything that this process prints goes to its log."""
+    """Redirect all further output of this process to its log."""
     with log.open("ab") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())
@@ -274,12 +274,12 @@ def _log_to(log: Path) -> None:
 
 def _end(number: int, frame: object) -> None:
     for again in ENDING:
-        signal.signal(again, signal.SIG_IGN)  # what follows is cleaning up
+        signal.signal(again, signal.SIG_IGN)  # ignores further signals during the cleanup
     raise SystemExit(0)
 
 
 def main() -> int:
-    """See the module."""
+    """Run the process as the module's docstring says; return its exit code."""
     for number in ENDING:
         signal.signal(number, _end)
     wanted = from_json(WantedNetwork, sys.stdin.readline(), "the network that is to stand")

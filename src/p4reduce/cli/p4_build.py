@@ -29,7 +29,7 @@ MANIFEST: Final = "manifest.json"
 ROOT: Final = Path(__file__).resolve().parents[3]
 
 OWN: Final = "p4reduce"
-"""The first word of the command when the front end of this package compiled."""
+"""first word of the manifest's command if the front end of this package compiled the program"""
 
 
 class BuildError(RuntimeError):
@@ -38,7 +38,7 @@ class BuildError(RuntimeError):
 
 @dataclass(frozen=True)
 class P4Compiler:
-    """How p4c is started; ``prefix`` comes before its own arguments."""
+    """A way to start p4c; ``prefix`` comes before p4c's arguments."""
 
     prefix: tuple[str, ...]
     origin: str
@@ -51,9 +51,9 @@ class P4Compiler:
             raise BuildError(f"make p4: cannot start {self.prefix[0]}: {error.strerror}") from error
 
     def version(self, root: Path) -> str:
-        """p4c's own words, e.g. ``Version 1.2.3.9 (SHA: …)``."""
+        """Return p4c's version line, e.g. ``Version 1.2.3.9 (SHA: …)``, after "p4c "."""
         done = self.run(["--version"], root)
-        text = f"{done.stdout}\n{done.stderr}"  # which of the two, and the exit code, changed between versions
+        text = f"{done.stdout}\n{done.stderr}"  # the stream and the exit code differ between versions
         lines = [line.strip() for line in text.splitlines() if line.startswith("Version")]
         if not lines:
             raise BuildError(f"make p4: {self.origin} --version failed: {text.strip()}")
@@ -67,13 +67,13 @@ class OwnCompiler:
     origin: str = "this package"
 
     def version(self, root: Path) -> str:
-        """Its version."""
+        """Return the version of this package."""
         del root
         return f"p4reduce {__version__}"
 
 
 def find_compiler(chosen: str | None, root: Path = ROOT) -> P4Compiler | OwnCompiler:
-    """The p4c that is asked for, locally or in Docker; else the front end. Raises ``BuildError`` without it."""
+    """Return p4c, given by its path or 'docker', or without ``chosen`` the front end. Raises ``BuildError``."""
     if not chosen:
         return OwnCompiler()
     if chosen != "docker":
@@ -91,26 +91,26 @@ def find_compiler(chosen: str | None, root: Path = ROOT) -> P4Compiler | OwnComp
 
 
 def outputs(lanes: int) -> tuple[str, str]:
-    """Paths of the JSON and the P4Info for a number of lanes, relative to the repository."""
+    """Return the paths of the JSON and the P4Info for a number of lanes, relative to the repository."""
     return f"{COMPILED}/p4reduce-{lanes}.json", f"{COMPILED}/p4reduce-{lanes}.p4info.txt"
 
 
 def arguments_for(lanes: int) -> list[str]:
-    """p4c's arguments, relative to the repository: the same on every machine."""
+    """Return p4c's arguments, with paths relative to the repository, so that they are the same on every machine."""
     program, p4info = outputs(lanes)
     return ["--std", "p4-16", f"-DLANES={lanes}", "-o", program, "--p4runtime-files", p4info, PROGRAM]
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file, hexadecimal."""
+    """Return the SHA-256 of a file, hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def code_digest(path: Path) -> str:
-    """SHA-256 of a P4 source with its lines of comment empty: what they say may change, how many they are may not.
+    """Return the SHA-256 of a P4 source with emptied comment lines: their text may change, their number may not.
 
-    Compiled programs carry lines and columns of the sources. Only lines that begin with ``//`` count as comment, and
-    not where they could end a longer comment or go on in the next line.
+    Compiled programs contain lines and columns of the sources. A comment line begins with ``//``; it is not emptied if
+    it has ``*/``, which could end a longer comment, or ends with a backslash, which continues it on the next line.
     """
     lines = path.read_text().split("\n")
     kept = ("" if _is_comment(line) else line for line in lines)
@@ -122,13 +122,13 @@ def _is_comment(line: str) -> bool:
 
 
 def sources(root: Path = ROOT) -> dict[str, str]:
-    """``code_digest`` of every P4 source, by its path relative to the repository."""
+    """Return the ``code_digest`` of every P4 source, by its path relative to the repository."""
     files = sorted((root / FOLDER).glob("*.p4"))
     return {path.relative_to(root).as_posix(): code_digest(path) for path in files}
 
 
 def compile_lanes(compiler: P4Compiler | OwnCompiler, lanes: int, root: Path = ROOT) -> dict[str, Any]:
-    """Compile for one number of lanes; the manifest's entry for it."""
+    """Compile for one number of lanes; return the manifest's entry for it."""
     (root / COMPILED).mkdir(exist_ok=True)
     made = outputs(lanes)
     if isinstance(compiler, OwnCompiler):
@@ -163,13 +163,13 @@ def _with_front_end(lanes: int, made: tuple[str, str], root: Path) -> list[str]:
 
 
 def own_command(lanes: int) -> list[str]:
-    """The command that does the same by hand."""
+    """Return the command line that compiles the program in the same way."""
     program, p4info = outputs(lanes)
     return [OWN, "p4", "compile", PROGRAM, "-D", f"LANES={lanes}", "-o", program, "--p4info", p4info]
 
 
 def build(compiler: P4Compiler | OwnCompiler, root: Path = ROOT) -> dict[str, Any]:
-    """Compile everything and write the manifest; returns it."""
+    """Compile for all numbers of lanes and write the manifest; return it."""
     manifest: dict[str, Any] = {"compiler": compiler.version(root), "sources": sources(root), "programs": []}
     for lanes in LANES:
         manifest["programs"].append(compile_lanes(compiler, lanes, root))
@@ -178,7 +178,7 @@ def build(compiler: P4Compiler | OwnCompiler, root: Path = ROOT) -> dict[str, An
 
 
 def main() -> int:
-    """Entry point; the exit code."""
+    """Run the command; return its exit code."""
     parser = argparse.ArgumentParser(prog="make p4", description=__doc__)
     parser.add_argument(
         "--p4c", default=os.environ.get("P4C") or None, help="p4c-bm2-ss to use, or 'docker' (default: $P4C, else none)"

@@ -31,11 +31,11 @@ MODULES: Final = (
     "p4reduce.workers.kernels.endpoint",
     "p4reduce.workers.udp",
 )
-"""those that tests use"""
+"""modules with machine code that tests use"""
 
 
 def main() -> int:
-    """Compile them and the two P4 programs, and in a process beside them the planners."""
+    """Compile the modules and the two P4 programs, and in a parallel process the planners; return an exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--planners", action="store_true", help="the planners alone")
     if parser.parse_args().planners:
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def warm_planners() -> None:
-    """Plan under all policies: on an idle network, and where loads differ by direction and few switches can add up."""
+    """Plan with all policies on an idle network, and on one with asymmetric load and a single capable switch."""
     at_once()
     whole = load("leaf-spine-8")
     part = with_capable(whole, [whole.switches[0].name])

@@ -1,4 +1,4 @@
-"""A Slurm cluster on this machine: munged, slurmctld, and a slurmd for each host, ended with all that they started."""
+"""A Slurm cluster on this machine: munged, slurmctld, and a slurmd per host; stopped with all its child processes."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ _PATH: Final = re.compile(r"[A-Za-z0-9_./+@:-]+")
 CLUSTER: Final = "p4reduce"
 PARTITION: Final = "main"
 NO_RESERVATION: Final = 4_294_967_294
-"""bf_min_prio_reserve above the priority of any job: a job that does not fit lets all others pass"""
+"""bf_min_prio_reserve above the priority of any job, so that all jobs may pass a job that does not fit"""
 MAX_SWITCH_WAIT_S: Final = 7 * 24 * 3600
 
 
@@ -39,17 +39,17 @@ class ClusterPlace:
     Attributes
     ----------
     folder : Path
-        For all that its daemons write.
+        Folder of the daemons' files.
     hostname : str
-        Of this machine.
+        Name of this machine.
     user : str
-        Who runs the daemons.
+        User who runs the daemons.
     controller_port : int
         TCP port of slurmctld on 127.0.0.1.
     ports : mapping
-        Those of the hosts' slurmds.
+        Ports of the slurmds by host.
     plugins : Path or None
-        Slurm's plugins; None: where it was built to look.
+        Folder of Slurm's plugins; None: the folder that was set when Slurm was built.
     """
 
     folder: Path
@@ -66,10 +66,10 @@ class ClusterPlace:
 
 
 def conf_files(topology: Topology, place: ClusterPlace) -> dict[str, str]:
-    """slurm.conf, topology.conf and job_submit.lua, by name.
+    """Return slurm.conf, topology.conf and job_submit.lua, by name.
 
-    One slot a host: a node goes to one job at a time (select/linear). All daemons listen at 127.0.0.1 only. A job that
-    does not fit lets others pass. `SlurmError` for names that Slurm's files cannot hold.
+    Each host has one slot: a node runs one job at a time (select/linear). All daemons listen only at 127.0.0.1. Other
+    jobs may pass a job that does not fit. `SlurmError` for names that Slurm's files cannot hold.
     """
     hosts = [host.name for host in topology.workers]
     for name in (*hosts, *(switch.name for switch in topology.switches)):
@@ -129,9 +129,9 @@ def conf_files(topology: Topology, place: ClusterPlace) -> dict[str, str]:
 
 
 def topology_conf(racks: Racks) -> str:
-    """Racks as leaf switches, and above them groups of those that are nearest to each other, up to one of all.
+    """Return topology.conf: racks as leaf switches, above them groups of the nearest ones, up to one group of all.
 
-    A Slurm switch has one parent, so all spines are one switch here.
+    A Slurm switch has one parent, so all spines are represented by one switch.
     """
     groups = {switch: frozenset((switch,)) for switch in racks.members}
     lines = [f"SwitchName={switch} Nodes={','.join(hosts)}" for switch, hosts in racks.members.items()]
@@ -177,7 +177,7 @@ def _text(lines: list[str]) -> str:
 
 
 UP_S: Final = 60.0
-"""for all nodes to be idle"""
+"""seconds until all nodes must be idle"""
 GRACE_S: Final = 5.0
 _LOOK_S: Final = 0.1
 _KEPT: Final = ("HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_STATE_HOME", "VIRTUAL_ENV", "PYTHONPATH", ROOT)
@@ -185,16 +185,16 @@ _SHOWN: Final = 300
 
 
 class SlurmCluster:
-    """Use as a context manager: up when it is entered; nothing is left of it afterwards, but what jobs wrote.
+    """The cluster. As a context manager it is up within the context; afterwards only jobs' output is left.
 
     Parameters
     ----------
     topology : Topology
-        Its hosts for local models are the nodes.
+        The network; its worker hosts are the nodes.
     run : RunFolder
-        Whose word all its processes carry.
-    programs : Programs or None
-        Slurm's; None: those that are found.
+        Run folder, whose environment variable marks all processes of the cluster.
+    programs : SlurmPrograms or None
+        Slurm's programs; None: found by :func:`find_programs`.
     """
 
     def __init__(self, topology: Topology, run: RunFolder, *, programs: SlurmPrograms | None = None) -> None:
@@ -203,7 +203,7 @@ class SlurmCluster:
         self._run = run
         self.folder = run.aside()
         self.network = self.folder / "net"
-        """for the sockets of a :class:`~p4reduce.adapters.network.SharedNetwork`"""
+        """folder for the sockets of a :class:`~p4reduce.adapters.network.SharedNetwork`"""
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = {
             **{name: os.environ[name] for name in _KEPT if name in os.environ},
@@ -216,12 +216,12 @@ class SlurmCluster:
 
     @property
     def public_environment(self) -> dict[str, str]:
-        """Environment variables for other users to submit to it."""
+        """Environment variables with which other users can submit jobs."""
         names = ("PATH", "LD_LIBRARY_PATH", "SLURM_CONF", NETWORK, VARIABLE, ROOT)
         return {name: self.environment[name] for name in names if name in self.environment}
 
     def start(self, progress: Callable[[str, int, int], None] = lambda label, done, total: None) -> None:
-        """Write the files, start all daemons and wait until every node is idle; `SlurmError` says who is not."""
+        """Write the files, start all daemons and wait until every node is idle; `SlurmError` names other nodes."""
         hosts = [host.name for host in self.topology.workers]
         ports = free_ports(len(hosts) + 1)
         place = ClusterPlace(
@@ -246,22 +246,22 @@ class SlurmCluster:
         self._await_nodes(hosts, progress)
 
     def start_controller(self) -> None:
-        """Slurmctld, with the state that it had."""
+        """Start slurmctld, with its saved state."""
         self._start("slurmctld", "slurmctld", "-D", "-f", self.environment["SLURM_CONF"])
 
     def start_node(self, host: str) -> None:
-        """The slurmd of a host."""
+        """Start the slurmd of a host."""
         step = ["-d", self._programs["slurmstepd"]] if "slurmstepd" in self._programs.paths else []
         self._start(f"slurmd.{host}", "slurmd", "-D", "-N", host, "-f", self.environment["SLURM_CONF"], *step)
 
     def end(self, name: str) -> None:
-        """End a daemon, 'slurmctld' or 'slurmd.HOST', and wait for it; slurmctld writes down what it knows."""
+        """End a daemon, 'slurmctld' or 'slurmd.HOST', and wait for it; slurmctld saves its state."""
         process = self._processes.pop(name)
         process.terminate()
         process.wait()
 
     def stop(self) -> None:
-        """End the daemons and all that they started."""
+        """End the daemons and all processes that they started."""
         for process in self._processes.values():
             process.terminate()
         deadline = time.monotonic() + GRACE_S
@@ -272,7 +272,7 @@ class SlurmCluster:
             for leftover in left:
                 kill(leftover)
             for process in self._processes.values():
-                process.poll()  # ours that were killed are waited for, or they stay
+                process.poll()  # reaps killed children, which would stay as zombies
         for process in self._processes.values():
             process.wait()
 
@@ -289,7 +289,7 @@ class SlurmCluster:
 
     def _start_munged(self, place: ClusterPlace) -> None:
         folder = self.folder
-        # Forced: munged wants a folder that every user may enter, and only this user may.
+        # --force: munged wants a folder that every user may enter, but only this user may.
         files = {
             "key-file": folder / "munge.key",
             "socket": place.munge_socket,

@@ -1,9 +1,9 @@
-"""The same jobs under Slurm's own choice of hosts and under p4reduce's, in virtual time.
+"""The same jobs with hosts chosen by Slurm and by p4reduce, in virtual time.
 
-Slurm, its daemons, its queue and the ranks' processes are real; links, switches and what jobs compute are virtual.
-Virtual time stands still while Slurm decides, in both schemes, and until all ranks have come. A job's completion time
-(JCT) is from its arrival to the moment when its last rank leaves, in virtual time; it has no part of Slurm's or the
-machine's own time in it.
+Slurm with its daemons and queue, and the ranks' processes are real; links, switches and the jobs' computing are
+virtual. Virtual time stands still while Slurm decides, in both schemes, and until all ranks have connected. A job's
+completion time (JCT) is the virtual time from its arrival until its last rank leaves; it does not contain the time that
+Slurm or the machine takes.
 """
 
 import random
@@ -26,14 +26,14 @@ from p4reduce.group.remote import job_folder
 from p4reduce.topologies import Topology
 from p4switch.base.values import PS_PER_US
 
-# Jobs of the demonstration: who wants how many hosts, when, and what they do there.
+# Jobs of the demonstration: their numbers of hosts, arrivals and work.
 
 
 SIZES: Final = (2, 2, 3, 4, 4, 6, 8)
 ELEMENTS: Final = (20_000, 40_000, 61_706, 100_000)
 LOAD: Final = 0.7
 LINE_BPS: Final = 25e9
-"""rate that lengths are estimated with, for arrivals"""
+"""rate for estimates of jobs' lengths, which determine arrivals"""
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,16 @@ class DemoJob:
 
     @property
     def alone_s(self) -> float:
-        """Seconds that it takes at best, about."""
+        """Estimated shortest time of the job, seconds."""
         return self.rounds * (self.training_ps / 1e12 + 32 * self.elements / LINE_BPS)
 
     @property
     def comment(self) -> str:
-        """The job's comment for Slurm, which says what it does."""
+        """Comment for Slurm with the parameters of the job."""
         return f"{MARK} elements={self.elements} rounds={self.rounds} training={self.training_ps // PS_PER_US}us"
 
     def arguments(self, output: str, *, marked: bool, switches: int | None = None) -> list[str]:
-        """Arguments of ``sbatch``. switches: at most so many leaf switches, however long that takes."""
+        """Return arguments of ``sbatch``. switches: highest number of leaf switches, for which the job waits."""
         rank = [sys.executable, "-m", "p4reduce.adapters.rank"]
         rank += ["--elements", str(self.elements), "--rounds", str(self.rounds)]
         rank += ["--training", f"{self.training_ps // PS_PER_US}us", "--seed", str(self.number)]
@@ -93,7 +93,7 @@ def demo_jobs(count: int, hosts: int, seed: int) -> list[DemoJob]:
 
 
 def fewest_racks(workers: int, racks: Sequence[int]) -> int:
-    """Racks of so many hosts each that a job needs at least, in an empty cluster."""
+    """Return the least number of racks with these numbers of hosts that a job needs in an empty cluster."""
     left, used = workers, 0
     for size in sorted(racks, reverse=True):
         if left <= 0:
@@ -107,12 +107,12 @@ def _at(job: DemoJob, arrival_ps: int) -> DemoJob:
 
 
 SETTLE_S: Final = 180.0
-"""wall-clock time for Slurm to have done all that an event leads to"""
+"""wall-clock time for Slurm to react completely to an event"""
 RANKS_S: Final = 60.0
 """wall-clock time for ranks to compute"""
 _LOOK_S: Final = 0.05
 _CYCLES: Final = 3
-"""passes of Slurm through its queue: the first may have begun before the last change, a node be free one later"""
+"""passes of Slurm through its queue: the first may have begun before the last change, a node be free one pass later"""
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,13 @@ class Scheme:
     Attributes
     ----------
     name : str
-        In tables.
+        Name in tables.
     placement : str
         p4reduce's policy; '': Slurm chooses, by topology/tree (best fit).
     switches : bool
-        Jobs ask Slurm for as few leaf switches as they fit under, and wait for them.
+        Whether jobs ask Slurm for the least possible number of leaf switches, and wait for them.
     prefers : tuple of str
-        Hosts that Slurm takes first (the weight of its nodes), as an administrator could have set them.
+        Hosts that Slurm prefers (by the weight of its nodes), as an administrator could have set it.
     """
 
     name: str
@@ -146,27 +146,27 @@ class DemoResult:
     ended_ps: int
     plan: str
     planned: tuple[str, ...]
-    """in rank order"""
+    """chosen hosts in rank order"""
     had: tuple[str, ...]
-    """that ranks said they ran on, in rank order"""
+    """hosts reported by the ranks, in rank order"""
     exact: int
-    """sums that were right in every element, at all ranks"""
+    """number of sums that were exact in every element, over all ranks"""
     error: str = ""
 
     @property
     def jct_ps(self) -> int:
-        """From its arrival to its end."""
+        """Completion time: from its arrival to its end."""
         return self.ended_ps - self.job.arrival_ps
 
     @property
     def whole(self) -> bool:
-        """Whether it ran on the hosts that were chosen and every sum was right."""
+        """Whether the job ran on its chosen hosts, and every sum was exact."""
         return not self.error and self.planned == self.had and self.exact == self.job.rounds * self.job.workers
 
 
 @dataclass
 class SchemeResult:
-    """A scheme's jobs, and what they took in all."""
+    """A scheme's jobs, and their total wall-clock time."""
 
     scheme: Scheme
     jobs: list[DemoResult] = field(default_factory=list)
@@ -179,26 +179,26 @@ class SchemeResult:
 
     @property
     def mean_wait_us(self) -> float:
-        """Mean of the time until a job begins."""
+        """Mean time until a job begins, virtual microseconds."""
         return sum(job.begun_ps - job.job.arrival_ps for job in self.jobs) / len(self.jobs) / 1e6 if self.jobs else 0.0
 
     @property
     def whole(self) -> int:
-        """Jobs that ran where they were to, with exact sums."""
+        """Number of jobs that ran on their chosen hosts, with exact sums."""
         return sum(job.whole for job in self.jobs)
 
     @property
     def trees(self) -> int:
-        """Jobs that reduced in switches."""
+        """Number of jobs that reduced in switches."""
         return sum(job.plan == TREE for job in self.jobs)
 
     @property
     def rings(self) -> int:
-        """Jobs that reduced around a ring of hosts."""
+        """Number of jobs that reduced around a ring of hosts."""
         return sum(job.plan == RING for job in self.jobs)
 
     def racks(self, rack_of: Mapping[str, str]) -> float:
-        """Racks that a job was in, on average."""
+        """Return the mean number of racks of a job."""
         return sum(len({rack_of[host] for host in job.planned}) for job in self.jobs) / max(1, len(self.jobs))
 
 
@@ -209,10 +209,10 @@ class _Chooser(Protocol):
     """hosts by job, once they are known"""
 
     def settle(self, submitted: Sequence[int]) -> None:
-        """Wait until nothing happens any more without virtual time passing."""
+        """Wait until nothing more happens without virtual time passing."""
 
     def advance(self, until_ps: int | None, patience_s: float) -> list[EndedJob]:
-        """Let time pass until a job has left the network, or until a time."""
+        """Let virtual time pass until a job has left the network, or until a time."""
 
 
 def run_scheme(
@@ -223,9 +223,9 @@ def run_scheme(
     *,
     progress: Progress = lambda label, done, total: None,
 ) -> SchemeResult:
-    """Run all jobs, from the first arrival to the last end. ``folder``: for what ranks print.
+    """Run all jobs, from the first arrival to the last end. ``folder``: folder for the ranks' output.
 
-    `SlurmError` or `ClusterError` when Slurm or the network comes to a stop.
+    `SlurmError` or `ClusterError` if Slurm or the network stops making progress.
     """
     began = time.monotonic()
     result = SchemeResult(scheme)
@@ -234,7 +234,7 @@ def run_scheme(
     left = sorted(jobs, key=lambda job: (job.arrival_ps, job.number))
     client, racks = cluster.client, Planner(cluster.topology).racks
     sizes = [len(hosts) for hosts in racks.members.values()]
-    for host in (worker.name for worker in cluster.topology.workers):  # servers are no nodes
+    for host in (worker.name for worker in cluster.topology.workers):  # servers are not nodes
         client.weigh(host, 1 if not scheme.prefers or host in scheme.prefers else 2)
     with OnePlanner(cluster.network), SharedNetwork(cluster.topology, cluster.network) as network:
         chooser = _chooser(cluster, network, scheme, numbers)
@@ -285,7 +285,7 @@ def _until(quiet: Callable[[], bool], network: SharedNetwork) -> None:
 
 
 class _Ours:
-    """p4reduce's planner, as `p4reduce slurm up` has it."""
+    """Hosts chosen by p4reduce's planner, as in `p4reduce slurm up`."""
 
     def __init__(self, client: SlurmClient, planner: Planner, network: SharedNetwork) -> None:
         self._service, self._network = SlurmService(client, planner, network), network
@@ -304,7 +304,7 @@ class _Ours:
 
 
 class _Slurms:
-    """Slurm chooses; each job that it begins gets the better of tree and ring on the hosts that it has."""
+    """Hosts chosen by Slurm; each job that it begins gets the better of tree and ring on its hosts."""
 
     def __init__(
         self, client: SlurmClient, planner: Planner, network: SharedNetwork, jobs: Mapping[str, DemoJob]
@@ -360,9 +360,9 @@ class _Slurms:
         return not self._network.joined(name)
 
     def _is_through(self, jobs: list[QueuedJob], idle: int) -> bool:
-        """Whether Slurm has looked at all that wait since something changed, if any of them could begin.
+        """Return whether Slurm has looked at all waiting jobs since the last change, or none of them could begin.
 
-        With an empty network, a job that could begin will begin, however long Slurm takes.
+        With an empty network, a job that could begin will begin, so waiting for it is safe.
         """
         if not any(job.state == "PENDING" and job.node_count <= idle for job in jobs):
             return True
@@ -382,11 +382,11 @@ def _number(name: str) -> int:
     return int(name.rpartition("-")[2])
 
 
-# What the demonstration found, as data, as a table, and what does not hold.
+# Results of the demonstration: as data, as a table, and failed expectations.
 
 
 def known_schemes(topology: Topology) -> dict[str, Scheme]:
-    """Schemes by name: Slurm's own, then every placement policy."""
+    """Return schemes by name: Slurm's, then every placement policy."""
     racks = Racks(topology)
     able = [switch for switch in racks.members if switch in racks.capable] or list(racks.members)
     prefers = tuple(host for switch in able for host in racks.members[switch])
@@ -399,7 +399,7 @@ def known_schemes(topology: Topology) -> dict[str, Scheme]:
 
 
 def result_data(topology: Topology, results: Sequence[SchemeResult]) -> list[dict[str, Any]]:
-    """For JSON."""
+    """Return the results as data for JSON."""
     rack_of = Racks(topology).of
     return [
         {
@@ -436,7 +436,7 @@ def result_data(topology: Topology, results: Sequence[SchemeResult]) -> list[dic
 
 
 def result_rows(topology: Topology, results: Sequence[SchemeResult]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows for people; times are virtual."""
+    """Return columns and rows for a table; times are virtual."""
     rack_of = Racks(topology).of
     columns = [
         "hosts by",
@@ -465,7 +465,7 @@ def result_rows(topology: Topology, results: Sequence[SchemeResult]) -> tuple[li
 
 
 def missed(results: Sequence[SchemeResult]) -> list[str]:
-    """Failed expectations, a line each."""
+    """Return failed expectations, a line each."""
     failures = []
     for result in results:
         wrong = [job for job in result.jobs if not job.whole]

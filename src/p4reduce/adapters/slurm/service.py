@@ -1,4 +1,4 @@
-"""The planner at work: reads Slurm's queue, chooses hosts, installs trees, lets jobs begin, and lets time pass."""
+"""The planner in operation: reads Slurm's queue, chooses hosts, installs trees, starts jobs, and lets time pass."""
 
 import fcntl
 import json
@@ -18,18 +18,18 @@ from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import job_folder
 
-# What goes wrong with Slurm.
+# Errors of Slurm.
 
 
 class SlurmError(ClusterError):
     """A program of Slurm is missing, does not answer, or refuses."""
 
 
-# Where Slurm's programs are: installed, or in a folder that its packages were unpacked into.
+# Slurm's programs: installed, or in a folder with its unpacked packages.
 
 
 ROOT: Final = "P4REDUCE_SLURM"
-"""Folder that Debian's packages were unpacked into (``dpkg -x``); where it is not set, they are installed."""
+"""environment variable: folder of unpacked Debian packages (``dpkg -x``); if it is not set, they are installed"""
 PACKAGES: Final = "slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge"
 _BINARIES: Final = ("usr/sbin", "usr/bin")
 _SYSTEM: Final = ("/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin")
@@ -50,19 +50,19 @@ NEEDED: Final = (
 
 @dataclass(frozen=True)
 class SlurmPrograms:
-    """Paths by name, and what their processes need in their environment."""
+    """Paths of programs by name, and the environment variables that their processes need."""
 
     paths: Mapping[str, str]
     environment: Mapping[str, str]
     plugins: Path | None
-    """Slurm's PluginDir; None: where it was built to look"""
+    """Slurm's PluginDir; None: the folder that was set when Slurm was built"""
 
     def __getitem__(self, name: str) -> str:
         return self.paths[name]
 
 
 def find_programs(environment: Mapping[str, str] = os.environ) -> SlurmPrograms:
-    """Find all programs that a cluster needs; `SlurmError` names what is missing and how to get it."""
+    """Find all programs that a cluster needs; `SlurmError` names a missing program and how to get it."""
     root = environment.get(ROOT)
     if root:
         folders = [Path(root) / part for part in _BINARIES]
@@ -86,12 +86,12 @@ def find_programs(environment: Mapping[str, str] = os.environ) -> SlurmPrograms:
 
 
 def _find(name: str, folders: list[Path]) -> str | None:
-    """Debian calls some of them NAME-wlm."""
+    """Return the path of a program; Debian calls some of them NAME-wlm."""
     where = os.pathsep.join(map(str, folders))
     return shutil.which(name, path=where) or shutil.which(f"{name}-wlm", path=where)
 
 
-# Slurm's queue and nodes as ``squeue --json`` and ``sinfo --json`` say them.
+# Slurm's queue and nodes as printed by ``squeue --json`` and ``sinfo --json``.
 
 
 MOST_HOSTS: Final = 65_536
@@ -104,34 +104,34 @@ _OVER: Final = frozenset(
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """A job of ``squeue``."""
+    """A job in the output of ``squeue``."""
 
     number: int
     state: str
-    """of PENDING, RUNNING, COMPLETING, COMPLETED, …"""
+    """PENDING, RUNNING, COMPLETING, COMPLETED, …"""
     held: bool
     reason: str
     nodes: tuple[str, ...]
-    """those that it has"""
+    """nodes that the job has"""
     node_count: int
     tasks: int
     comment: str
     owner: str
     submitted: int
-    """seconds since 1970"""
+    """time of submission, seconds since 1970"""
     array: bool = False
-    """one of a job array, or the record of those that wait"""
+    """whether the job belongs to a job array, or is the record of its waiting jobs"""
 
     @property
     def over(self) -> bool:
-        """Whether it will not run any more, unless a user queues it again."""
+        """Whether the job will not run any more, unless a user requeues it."""
         return self.state in _OVER
 
 
 def parse_queue(text: str) -> list[QueuedJob]:
-    """Jobs of ``squeue --json``, by number; of Slurm 22.05 (v0.0.38), and of later ones, whose numbers are objects.
+    """Parse ``squeue --json`` into jobs by number; for Slurm 22.05 (v0.0.38) and later, whose numbers are objects.
 
-    `SlurmError` for anything else.
+    `SlurmError` for any other text.
     """
     jobs = []
     for job in _list_of(text, "jobs"):
@@ -158,7 +158,7 @@ def parse_queue(text: str) -> list[QueuedJob]:
 
 
 def parse_nodes(text: str) -> dict[str, bool]:
-    """Nodes of ``sinfo --json``: whether a job may begin there now. `SlurmError` for anything else."""
+    """Parse ``sinfo --json``: for each node, whether a job may begin there now. `SlurmError` for any other text."""
     idle = {}
     for node in _list_of(text, "nodes"):
         try:
@@ -172,7 +172,7 @@ def parse_nodes(text: str) -> dict[str, bool]:
 
 
 def expand(hosts: str) -> tuple[str, ...]:
-    """Names of a host list, such as ``h[1-3,7],x1``. `SlurmError` where it is none, or names too many."""
+    """Return the names of a host list, such as ``h[1-3,7],x1``. `SlurmError` if it is invalid, or too long."""
     names: list[str] = []
     for part in _parts(hosts):
         prefix, bracket, rest = part.partition("[")
@@ -194,7 +194,7 @@ def expand(hosts: str) -> tuple[str, ...]:
 
 
 def _parts(hosts: str) -> list[str]:
-    """Split at the commas that are outside of brackets."""
+    """Split at the commas outside of brackets."""
     parts, depth, begin = [], 0, 0
     for place, letter in enumerate(hosts):
         depth += (letter == "[") - (letter == "]")
@@ -218,7 +218,7 @@ def _list_of(text: str, name: str) -> list[dict[str, Any]]:
 
 
 def _number(value: Any, default: int | None = None) -> int:
-    """A number, or ``{"set": true, "infinite": false, "number": 3}``."""
+    """Return a number, given as a number or as ``{"set": true, "infinite": false, "number": 3}``."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set", True) else None
     if value is None or value == _NO_VALUE:
@@ -231,14 +231,14 @@ def _number(value: Any, default: int | None = None) -> int:
 
 
 def _state(value: Any) -> str:
-    """A word, or a list of words, of which COMPLETING says most."""
+    """Return a word, or of a list of words the most specific state."""
     words = [value] if isinstance(value, str) else [str(word) for word in value]
     return next((word for word in words if word in {"COMPLETING", "CONFIGURING", "REQUEUE_HOLD"}), words[0])
 
 
 TIMEOUT_S: Final = 60.0
 PATIENCE_S: Final = 60.0
-"""for a slurmctld that is being restarted"""
+"""seconds to wait for a slurmctld that restarts"""
 _LOOK_S: Final = 0.25
 _AWAY: Final = (
     "Unable to contact slurm controller",
@@ -250,26 +250,26 @@ _AWAY: Final = (
 _CYCLES: Final = re.compile(r"Main schedule statistics.*?Total cycles:\s*(\d+)", re.DOTALL)
 
 
-@dataclass(frozen=True)
 # Slurm's commands. They run without a shell, so the names of jobs are never executed.
 
 
+@dataclass(frozen=True)
 class SlurmClient:
-    """Asks the slurmctld that ``environment`` (SLURM_CONF) leads to. Errors are `SlurmError`."""
+    """Client of the slurmctld that ``environment`` (SLURM_CONF) names. Errors are `SlurmError`."""
 
     programs: SlurmPrograms
     environment: Mapping[str, str]
 
     def jobs(self) -> list[QueuedJob]:
-        """All jobs that Slurm knows; it forgets those that ended a while ago."""
+        """Return all jobs that Slurm knows; it forgets jobs some time after their end."""
         return parse_queue(self._run("squeue", "--json", "--states=all", again=True))
 
     def nodes(self) -> dict[str, bool]:
-        """Whether a job may begin at a node now, by name."""
+        """Return by name whether a job may begin at a node now."""
         return parse_nodes(self._run("sinfo", "--json", again=True))
 
     def submit(self, arguments: Sequence[str], *, folder: str) -> int:
-        """``sbatch`` with these arguments, in a folder; the job's number."""
+        """Run ``sbatch`` with these arguments, in a folder; return the job's number."""
         text = self._run("sbatch", "--parsable", f"--chdir={folder}", *arguments)
         number = text.strip().split(";")[0]
         if not number.isdecimal():
@@ -295,26 +295,26 @@ class SlurmClient:
         self._run("scontrol", "update", f"JobId={number}", f"Comment={text}", again=True)
 
     def requeue_hold(self, number: int) -> None:
-        """A job ends, and waits anew, held."""
+        """Requeue a job: it ends, and waits again, held."""
         self._run("scontrol", "requeuehold", str(number))
 
     def cancel(self, number: int) -> None:
-        """Give a job up."""
+        """Cancel a job."""
         self._run("scancel", str(number), again=True)
 
     def weigh(self, host: str, weight: int) -> None:
-        """Set a node's weight: of nodes that are as good otherwise Slurm takes those of the lowest weight."""
+        """Set a node's weight: of otherwise equal nodes Slurm takes those with the lowest weight."""
         self._run("scontrol", "update", f"NodeName={host}", f"Weight={weight}")
 
     def cycles(self) -> int:
-        """Number of times that Slurm has gone through its queue."""
+        """Return the number of times that Slurm has gone through its queue."""
         match = _CYCLES.search(self._run("sdiag", again=True))
         if match is None:
             raise SlurmError("sdiag: says nothing of its main schedule's cycles")
         return int(match[1])
 
     def _run(self, program: str, *arguments: str, again: bool = False) -> str:
-        """again: a slurmctld that does not answer is asked anew for a minute."""
+        """Run a program; return its output. again: retry for PATIENCE_S if slurmctld does not answer."""
         deadline = time.monotonic() + (PATIENCE_S if again else 0.0)
         while True:
             try:
@@ -332,7 +332,7 @@ class SlurmClient:
                 raise SlurmError(f"{program}: no answer within {TIMEOUT_S:g} s") from None
             except OSError as error:
                 raise SlurmError(f"{program}: {error.strerror}") from None
-            except ValueError as error:  # a text of a user's that no program can be given
+            except ValueError as error:  # an argument that no program can be given, such as a user's text with a NUL
                 raise SlurmError(f"{program}: {error}") from None
             if done.returncode == 0:
                 return done.stdout
@@ -346,9 +346,9 @@ class SlurmClient:
 
 
 START_S: Final = 20.0
-"""for Slurm to begin a job that was released; then it is held again, and placed anew"""
+"""seconds for Slurm to begin a released job; then it is held again, and placed anew"""
 _SAID: Final = 200
-"""characters of a reason in Slurm's AdminComment"""
+"""highest number of characters of a reason in Slurm's AdminComment"""
 
 
 @dataclass
@@ -361,7 +361,7 @@ class PlacedJob:
     """wall-clock time of its release"""
     running: bool = False
     left: bool = False
-    """its ranks have left the network; Slurm still has it"""
+    """whether its ranks have left the network while Slurm still has it"""
     had: tuple[str, ...] = ()
     """hosts that Slurm gave it"""
 
@@ -372,13 +372,13 @@ class QueueLook:
 
     changed: bool = False
     waiting: dict[str, str] = field(default_factory=dict)
-    """jobs without hosts, and why"""
+    """reasons of jobs without hosts, by name"""
     busy: bool = False
-    """some job is between two states; Slurm is to be asked again"""
+    """whether a job is between two states, so that Slurm must be asked again"""
 
 
 class OnePlanner:
-    """Keeps a second planner from the same network; a context manager. `SlurmError` where there is one."""
+    """Lock that excludes a second planner of the same network; a context manager. `SlurmError` if it is taken."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "planner.lock"
@@ -403,14 +403,14 @@ class OnePlanner:
 
 
 class SlurmService:
-    """Plans for the marked jobs of a queue. Jobs that are not marked are Slurm's own; their nodes are not free.
+    """Plans for the marked jobs of a queue. Slurm handles all other jobs; their nodes are not free.
 
     Attributes
     ----------
-    ended : list of Ended
+    ended : list of EndedJob
         Jobs whose ranks have left the network.
     history : dict
-        Hosts that were chosen for each job, and those that Slurm says it had, by number.
+        Hosts chosen for each job, and hosts that Slurm gave it, by number.
     """
 
     def __init__(
@@ -432,11 +432,11 @@ class SlurmService:
 
     @property
     def open(self) -> bool:
-        """Whether a marked job has not ended, as of the last look."""
+        """Whether a marked job had not ended at the last look."""
         return self._open or bool(self._placed)
 
     def step(self) -> QueueLook:
-        """Look at the queue once and do what follows from it."""
+        """Look at the queue once and act on it; return what happened."""
         jobs = {job.number: job for job in self._client.jobs() if is_marked(job.comment)}
         self._open = any(not job.over for job in jobs.values())
         step = QueueLook()
@@ -444,9 +444,7 @@ class SlurmService:
             self._follow(self._placed[number], jobs.get(number), step)
         for job in jobs.values():
             if job.state == "PENDING" and not job.held and job.number not in self._placed:
-                self._client.hold(
-                    job.number
-                )  # queued again by a user, or by Slurm, or left by a planner that was killed
+                self._client.hold(job.number)  # requeued by a user or by Slurm, or left by a killed planner
                 step.changed = step.busy = True
         waiting = {
             job_folder(job.number): job
@@ -457,7 +455,7 @@ class SlurmService:
         return step
 
     def advance(self, until_ps: int | None = None, *, patience_s: float) -> list[EndedJob]:
-        """Let time pass until a job has left the network; those that have."""
+        """Let time pass until a job has left the network; return the jobs that have."""
         ended = self._network.advance(until_ps, patience_s=patience_s)
         for job in ended:
             self._leave(job.name, job.error or "the job has ended")
@@ -467,7 +465,7 @@ class SlurmService:
     # --- inside
 
     def _follow(self, placed: PlacedJob, job: QueuedJob | None, step: QueueLook) -> None:
-        """Follow a job that has hosts to its next state."""
+        """Track the state of a job that has hosts."""
         name = job_folder(placed.number)
         if job is None or job.over or (placed.running and job.state in {"PENDING", "REQUEUE_HOLD"}):
             if not placed.left:
@@ -520,7 +518,7 @@ class SlurmService:
             self._release(waiting[name].number, name, chosen)
 
     def _release(self, number: int, name: str, chosen: Chosen) -> None:
-        """Trees first, then Slurm."""
+        """Install a job's trees, then release the job in Slurm."""
         try:
             self._network.begin(name, chosen.hosts, chosen.plan, chosen.elements)
         except (PlanError, ControllerError) as error:
@@ -529,7 +527,7 @@ class SlurmService:
             return
         try:
             self._client.place(number, chosen.hosts)
-        except SlurmError as error:  # cancelled in this moment, most likely; else it comes again
+        except SlurmError as error:  # most likely cancelled in this moment; otherwise it will be placed again
             self._network.remove(name, str(error))
             self._planner.end(name)
             self._tell(f"job {number}: {error}")
@@ -546,7 +544,7 @@ class SlurmService:
             placed.left |= job_folder(placed.number) == name
 
     def _explain(self, number: int, reason: str) -> None:
-        """Once for each reason, where ``scontrol show job`` shows it."""
+        """Set a job's AdminComment, shown by ``scontrol show job``, to a new reason."""
         reason = " ".join("".join(letter if letter.isprintable() else " " for letter in reason).split())
         if self._said.get(number) != reason:
             self._said[number] = reason

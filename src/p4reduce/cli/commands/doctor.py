@@ -1,4 +1,4 @@
-"""``p4reduce doctor`` and ``clean``: what this machine has, and what killed runs left on it."""
+"""``p4reduce doctor`` and ``clean``: the software on this machine, and leftovers of killed runs."""
 
 import contextlib
 import importlib.metadata
@@ -41,20 +41,20 @@ TOOLS: Final = (
     ("tshark", "reading captures on the command line (Wireshark for the eye)"),
     ("git", "the commit in every result's provenance"),
 )
-"""All answer to ``--version``."""
+"""programs that support ``--version``, with their purpose"""
 TIMEOUT_S: Final = 10
 
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """One part: what was found, and what it is for."""
+    """One part: its version or path, and its purpose."""
 
     part: str
     found: str | None
-    """Version or path; None when missing."""
+    """version or path; None if the part is missing"""
     needed: bool
     purpose: str
-    """What it does, or would add."""
+    """what it does, or would add"""
 
 
 def doctor(flags: Doctor) -> None:
@@ -75,7 +75,7 @@ def doctor(flags: Doctor) -> None:
 
 
 def _machines(machines: list[Machine], ssh: list[str], script: Path | None, output: Output) -> None:
-    """Examine other machines; exits with 1 where something is wrong."""
+    """Examine other machines; exit with 1 if something is wrong."""
     output.note(f"asking {', '.join(machine.name for machine in machines)}")
     with Agents(machines, ssh=ssh) as agents:
         faults = examine_machines(agents, script)
@@ -87,7 +87,7 @@ def _machines(machines: list[Machine], ssh: list[str], script: Path | None, outp
 
 
 def examine() -> list[DoctorFinding]:
-    """Look at this machine; changes nothing, needs no network."""
+    """Examine this machine; changes nothing and needs no network."""
     return [
         _python(),
         *(DoctorFinding(name, _package(name), True, "p4reduce itself") for name in requirements()),
@@ -128,7 +128,7 @@ def _compiled() -> DoctorFinding:
 
 
 def _tool(name: str) -> str | None:
-    """The first line that a program says of its version; its path when it says none; None when it is missing."""
+    """Return the line with a program's version; its path if it prints none; None if it is missing."""
     path = shutil.which(name)
     if path is None:
         return None
@@ -141,7 +141,7 @@ def _tool(name: str) -> str | None:
 
 
 def _docker() -> list[DoctorFinding]:
-    """Docker, and whether the image is here; asks the daemon, which may be off."""
+    """Return findings for Docker and for the image; asks the daemon, which may be off."""
     image = docker_image()
     return [
         DoctorFinding("docker", _tool("docker"), False, f"programs out of the image {IMAGE}"),
@@ -152,7 +152,7 @@ def _docker() -> list[DoctorFinding]:
 
 
 def _bmv2() -> DoctorFinding:
-    """BMv2 without taking it out of an image: looking changes nothing."""
+    """Return the finding for BMv2, without extracting it from an image, as examining changes nothing."""
     purpose = "the reference switch: '--target bmv2', 'make bmv2-demo' (docs/bmv2.md)"
     try:
         bmv2 = find_installed()
@@ -176,7 +176,7 @@ def _shell() -> DoctorFinding:
     return DoctorFinding("p4runtime-shell", python, False, "'p4reduce net shell' ('make clients' gets it)")
 
 
-# ``p4reduce clean``: what killed runs left behind.
+# ``p4reduce clean``: leftovers of killed runs.
 
 
 def clean(flags: Clean) -> None:
@@ -190,16 +190,16 @@ def clean(flags: Clean) -> None:
     )
 
 
-# What is wrong with several machines: ``p4reduce doctor --hosts``.
+# Faults of several machines: ``p4reduce doctor --hosts``.
 
 
 _LAUNCHER: Final = "the launcher"
 LEAST_MTU: Final = 1280
 MOST_OFFSET_S: Final = 1.0
 _HEARD_S: Final = 0.5
-"""for datagrams that were sent to come in"""
+"""seconds for sent datagrams to arrive"""
 _UDP_BYTES: Final = 28
-"""of the headers of IPv4 and UDP"""
+"""bytes of the headers of IPv4 and UDP"""
 _SMALL: Final = 64
 _LARGEST: Final = 9216
 """bytes of datagrams"""
@@ -226,15 +226,15 @@ _FIXES: Final = (
     ),
     (r"said nothing|does not answer", "it is overloaded, or the network loses packets: 'ssh {name} true' has to work"),
 )
-"""what is done about an agent that does not start, by what is heard of it"""
+"""remedies for an agent that does not start, by patterns of its error message"""
 
 
 @dataclass(frozen=True)
 class Way:
-    """What came from one machine to another.
+    """Losses on the way from one machine to another.
 
-    ports: at which it was tried, the other machine's. tcp, udp: those at which nothing came in. large: bytes of
-    datagrams that got lost while small ones came; 0: none, or datagrams were not tried.
+    ports: tried ports of the other machine. tcp, udp: ports at which nothing arrived. large: size in bytes of datagrams
+    that were lost while small ones arrived; 0: none, or datagrams were not tried.
     """
 
     ports: tuple[int, ...]
@@ -243,7 +243,7 @@ class Way:
     large: int = 0
 
     def faults(self, other: str) -> list[str]:
-        """What is wrong with it; ``other``: where it leads."""
+        """Return the faults of the way as text; ``other``: name of its destination."""
         if len(self.tcp) == len(self.ports):
             return [f"cannot connect to {other}: a firewall, or no route; gloo needs all pairs: let TCP through"]
         faults = []
@@ -264,7 +264,7 @@ class Way:
 
 
 def faults(agents: Sequence[Agent], ways: Mapping[tuple[str, str], Way], own: MachineSoftware) -> list[tuple[str, str]]:
-    """(machine, fault) of machines that have begun. ways: from one to the other, by their names. own: of this one."""
+    """Return (machine, fault) of started machines. ways: by source and destination. own: this machine's software."""
     problems = []
     known = [(agent.machine.name, agent, agent.here) for agent in agents if agent.here is not None]
     largest = max((here.mtu for _, _, here in known), default=0)
@@ -300,7 +300,7 @@ def faults(agents: Sequence[Agent], ways: Mapping[tuple[str, str], Way], own: Ma
 
 
 def _differences(here: Here, own: MachineSoftware) -> list[str]:
-    """In what of its software a machine differs from the launcher's."""
+    """Return the differences between a machine's software and the launcher's, as text."""
     texts, there = [], here.installed
     if here.version != __version__:
         texts.append(f"has p4reduce {here.version}, here {__version__}: install the same")
@@ -319,15 +319,15 @@ def _differences(here: Here, own: MachineSoftware) -> list[str]:
 
 
 def _how_to_mend(name: str, error: str) -> str:
-    """The fault of an agent that did not start, with what is done about it."""
+    """Return the fault of an agent that did not start, with its remedy."""
     fix = next((fix for pattern, fix in _FIXES if re.search(pattern, error)), "'ssh {name} true' has to work")
     return f"{error.removeprefix(f'{name}: ')}: {fix.format(name=name)}"
 
 
 def examine_machines(agents: Agents, script: Path | None = None) -> list[tuple[str, str]]:
-    """(machine, fault) of all machines: what they have, and who reaches whom; changes nothing.
+    """Return (machine, fault) of all machines: their software, and their connections to each other; changes nothing.
 
-    script: a file that has to be the same there.
+    script: a file that must be the same on all machines.
     """
     from p4reduce.runs.real.part import NEEDS  # noqa: PLC0415  (doubles the time to import all)
 
@@ -351,7 +351,7 @@ def examine_machines(agents: Agents, script: Path | None = None) -> list[tuple[s
 
 
 def _ways(agents: Agents, there: Sequence[Agent]) -> dict[tuple[str, str], Way]:
-    """From each machine to the others, and to this one."""
+    """Measure the ways from each machine to the others, and to this one."""
     hosts = {agent.machine.name: agents.master(agent)[0] for agent in there}
     ports: dict[str, tuple[int, ...]] = {}
     for agent in there:

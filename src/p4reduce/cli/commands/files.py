@@ -1,4 +1,4 @@
-"""``p4reduce example`` and ``report``: files to begin with, and a page of result files."""
+"""``p4reduce example`` and ``report``: example files, and a page of result files."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -25,7 +25,7 @@ def example(flags: Example) -> None:
 
 
 def content(kind: str) -> str:
-    """The text of an example."""
+    """Return the text of an example."""
     path: Traversable = files("p4reduce").joinpath(KINDS[kind][0])
     return path.read_text("utf-8")
 
@@ -55,7 +55,7 @@ def report(flags: ReportFlags) -> None:
             write_spans(out := flags.spans, results)
         else:
             write_report(flags.out, results, title=flags.title)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:  # settings or topology are not as we write them
+    except (KeyError, TypeError, ValueError, AttributeError) as error:  # settings or topology of another program
         names = ", ".join(str(path) for path in flags.files)
         raise BadInput(f"{names}: not a result file of p4reduce: {type(error).__name__} {error}") from None
     output.data({"report": str(out), "runs": len(results)})

@@ -1,4 +1,4 @@
-"""``p4reduce join``: a rank that others start, of a group on this or another machine."""
+"""``p4reduce join``: a rank that another launcher starts, of a group on this or another machine."""
 
 import os
 import time
@@ -13,7 +13,7 @@ from p4reduce.group.transport import CONNECT_TIMEOUT_S, TICKET, Ticket
 from p4reduce.runs.launch import rank_environment, script_command
 
 RANKS: Final = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "RANK")
-"""variables of Slurm, Open MPI, PMIx, MPICH's Hydra and torchrun; the first that is there"""
+"""variables of Slurm, Open MPI, PMIx, MPICH's Hydra and torchrun; the first one that is set counts"""
 _LOOK_S: Final = 0.05
 
 
@@ -36,7 +36,7 @@ def join(flags: JoinRank) -> None:
 
 
 def rank_of(environment: Mapping[str, str]) -> int:
-    """The rank that a launcher says. ``BadInput`` where none does."""
+    """Return the rank that a launcher set. ``BadInput`` if none did."""
     for name in RANKS:
         if (text := environment.get(name)) is not None:
             if not (text.isascii() and text.isdecimal()):

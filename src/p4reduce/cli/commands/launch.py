@@ -1,4 +1,4 @@
-"""``p4reduce launch``: a user's own script, one process for each rank."""
+"""``p4reduce launch``: a user's script, one process for each rank."""
 
 import os
 import sys
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from p4reduce.views.live.look import RealSource
 
 USAGE: Final = 2
-"""exit code of what would fail again"""
+"""exit code of errors that a restart would repeat"""
 _print = threading.Lock()
 
 
@@ -65,7 +65,7 @@ def launch(flags: Launch) -> None:
                         f"--server: topology {experiment.topology!r} has no host for one; add 'servers=1' to it"
                     )
                 if cluster.server is not None and not flags.server:
-                    # so that push and pull fail at once instead of waiting for it
+                    # so that push and pull fail at once instead of waiting for the server
                     cluster.backend(cluster.server_rank).close()
                 launched = start(
                     command,
@@ -115,9 +115,9 @@ def launch(flags: Launch) -> None:
 
 @contextmanager
 def _elsewhere(flags: Launch, emitter: "_Emitter") -> Iterator[Elsewhere | None]:
-    """Where ranks are that are not here, with an agent on each machine; None where all are here."""
+    """Yield how non-local ranks join: by a ticket, or by agents on their machines; None if all ranks are local."""
     if flags.ticket is not None:
-        flags.ticket.unlink(missing_ok=True)  # of an earlier start
+        flags.ticket.unlink(missing_ok=True)  # from an earlier start
         yield Elsewhere(ticket=flags.ticket, listen=flags.listen or ("127.0.0.1",))
     elif flags.machines:
         from p4reduce.runs.machines import Agents, Machine, ssh_of  # noqa: PLC0415  (for those who have other machines)
@@ -133,7 +133,7 @@ def _elsewhere(flags: Launch, emitter: "_Emitter") -> Iterator[Elsewhere | None]
 
 
 def _passed(flags: Launch) -> dict[str, str]:
-    """Variables of this environment that ranks on other machines get."""
+    """Return the variables of this environment that ranks on other machines get."""
     missing = [name for name in flags.env if name not in os.environ]
     if missing:
         raise BadInput(f"--env: this environment has no {', '.join(missing)}")
@@ -142,7 +142,7 @@ def _passed(flags: Launch) -> dict[str, str]:
 
 
 def _record(folder: Path, ranks: Sequence[RankTrace], output: Output) -> None:
-    """Write the traces of all ranks, and say what they lack."""
+    """Write the traces of all ranks, and print a note if they lack computation."""
     for number, rank in enumerate(ranks):
         write_rank(folder / f"rank.{number}.et", rank)
     if not any(node.duration_ps for rank in ranks for node in rank.nodes):
@@ -153,9 +153,9 @@ def _record(folder: Path, ranks: Sequence[RankTrace], output: Output) -> None:
 
 
 def joining_hosts(experiment: Experiment, wanted: Sequence[tuple[str, int]]) -> list[Incident]:
-    """What ``--join`` says, in order of time; ``BadInput`` for a host that there is not.
+    """Return the incidents of ``--join`` in order of time; ``BadInput`` for a host that does not exist.
 
-    ``wanted``: host (empty: the next free one) and time, picoseconds, of each.
+    ``wanted``: host (empty: the next free one) and time in picoseconds of each joining rank.
     """
     topology = build_topology(experiment)
     hosts = [host.name for host in topology.workers]
@@ -216,20 +216,20 @@ def _launch_real(flags: Launch, joins: Sequence[Incident], output: Output, page:
 
 
 def _note_outside(outside: Mapping[int, str], joins: Sequence[Incident], first: int, output: Output) -> None:
-    """Say who did not join; ``first``: the rank of the first that was to."""
+    """Print which ranks did not join, and why; ``first``: number of the first joining rank."""
     for rank, why in outside.items():
         output.note(f"rank {rank}, at {joins[rank - first].what}, did not join: {why}")
 
 
 def _start_again(restart: int, most: int, code: int, output: Output) -> None:
-    """Say that all ranks are started anew; ``typer.Exit`` where they are not."""
+    """Print that all ranks are restarted; raise ``typer.Exit`` if they are not."""
     if restart == most or code == USAGE:
         raise typer.Exit(code)
     output.note(f"restart {restart + 1} of {most}")
 
 
 def about_steps(count: int, how: str, spans: Sequence[TimeSpan]) -> str:
-    """What an iteration is in the table, and whether any computation was declared."""
+    """Return what an iteration is in the table, and whether any computation was declared, as text."""
     meanings = {
         "marks": f"an iteration is what lies between calls of comm.step(): {count}",
         "repetition": f"an iteration is the sequence of collectives that repeats: {count} (comm.step() marks them)",
@@ -243,12 +243,12 @@ def about_steps(count: int, how: str, spans: Sequence[TimeSpan]) -> str:
 
 
 class _Emitter:
-    """Prints a rank's line behind its rank, whole lines only. stdout is left alone when it carries JSON."""
+    """Prints whole lines of ranks, each after its rank; all lines go to stderr if stdout carries JSON."""
 
     def __init__(self, *, to_stderr: bool) -> None:
         self._to_stderr = to_stderr
         self.where: Callable[[int], str] = lambda _: ""
-        """what stands behind a rank: its machine"""
+        """text after a rank's number: its machine"""
         self._broken: BrokenPipeError | None = None
 
     def __call__(self, rank: int, stream: str, line: str) -> None:
@@ -256,10 +256,10 @@ class _Emitter:
         with _print:
             try:
                 print(f"[{rank}{self.where(rank)}] {line}", file=file, flush=True)
-            except BrokenPipeError as error:  # nobody reads any more; the ranks may go on
+            except BrokenPipeError as error:  # the reader has closed the pipe; the ranks may continue
                 self._broken = error
 
     def check(self) -> None:
-        """Raise ``BrokenPipeError`` if lines were lost because nobody read them."""
+        """Raise ``BrokenPipeError`` if lines were lost because the reader had closed the pipe."""
         if self._broken is not None:
             raise self._broken

@@ -1,4 +1,4 @@
-"""``p4reduce net``: networks of the kernel that stand until they are taken down."""
+"""``p4reduce net``: networks of kernel namespaces that stay up until they are taken down."""
 
 import json
 import os
@@ -130,16 +130,16 @@ def _show(output: Output, run: NetRun) -> None:
     output.table(["switch", "P4Runtime", "device", "ports"], rows)
 
 
-# Programs of the user's own for the switches of a network that is to stand.
+# The user's programs for the switches of a standing network.
 
 
 def own_programs(
     topology: Topology, p4_json: Path | None, p4_info: Path | None, runtime: Sequence[Path]
 ) -> dict[str, tuple[str, str, str | None]]:
-    """(P4Info, BMv2 JSON, runtime file) of each switch, as absolute paths; empty where nothing is given.
+    """Return (P4Info, BMv2 JSON, runtime file) of each switch, as absolute paths; empty if nothing is given.
 
-    A switch without a runtime file runs ``p4_json`` with empty tables, or nothing where there is none. Everything is
-    read and checked against the programs. Raises ``BadInput``.
+    A switch without a runtime file runs ``p4_json`` with empty tables, or nothing if that is None. All files are read
+    and checked against the programs. Raises ``BadInput``.
     """
     if p4_json is None and p4_info is not None:
         raise BadInput("--p4-info: the program itself (--p4-json) is missing")
@@ -181,7 +181,7 @@ def _by_switch(topology: Topology, runtime: Sequence[Path]) -> dict[str, Path]:
     return by_switch
 
 
-# p4runtime-shell, which needs an old protobuf and so an environment of its own.
+# p4runtime-shell, which needs an old protobuf and therefore a separate environment.
 
 
 PACKAGE: Final = "p4runtime-shell==0.0.6"
@@ -189,19 +189,19 @@ VARIABLE: Final = "P4REDUCE_CLIENTS"
 
 
 def python() -> Path:
-    """Where the interpreter of that environment is, there or not; the same place as that of 'make clients'."""
+    """Return the path of that environment's interpreter, installed or not; the same path as for 'make clients'."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     clients = Path(os.environ.get(VARIABLE) or cache / "p4reduce" / "clients")
     return clients / "p4runtime-shell" / "bin" / "python"
 
 
 def is_there() -> bool:
-    """Whether it is installed."""
+    """Return whether p4runtime-shell is installed."""
     return any(python().parent.parent.glob("lib/python*/site-packages/p4runtime_sh"))
 
 
 def command(address: str, device_id: int) -> list[str]:
-    """The shell against one device. Raises ``Failed`` when it is not installed."""
+    """Return the command of the shell for one device. Raises ``Failed`` if it is not installed."""
     if not is_there():
         home = python().parent.parent
         raise Failed(
@@ -212,23 +212,23 @@ def command(address: str, device_id: int) -> list[str]:
     return [str(python()), "-m", "p4runtime_sh", *options]
 
 
-# Standing networks: started, found by name, entered, ended.
+# Standing networks: starting, finding by name, entering, ending.
 
 
 UP_DEADLINE_S: Final = 300.0
-"""for compiling a program and starting many switches on a slow machine"""
+"""seconds to compile a program and start many switches on a slow machine"""
 DOWN_GRACE_S: Final = 20.0
 ADDRESS: Final = "P4RUNTIME_ADDRESS"
 DEVICE_ID: Final = "P4RUNTIME_DEVICE_ID"
 
 
 def bring_up(line: str) -> NetRun:
-    """Start a holder with the line that it reads; the network when it stands. Raises ``Failed`` when it does not."""
+    """Start a holder process with its input line; return the network when it is up. Raises ``Failed`` if it fails."""
     reason = why_not()
     if reason is not None:
         raise Failed(f"no network can be built here: {reason}")
     command = enter_command([sys.executable, "-m", "p4reduce.cli.net_holder"], outlive=True)
-    with tempfile.TemporaryFile() as errors:  # without a name, so that it goes when this process is killed, too
+    with tempfile.TemporaryFile() as errors:  # nameless, so that it vanishes even if this process is killed
         holder = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
         )
@@ -245,7 +245,7 @@ def bring_up(line: str) -> NetRun:
 
 
 def _answer(holder: "subprocess.Popen[bytes]", line: str) -> dict[str, Any]:
-    """What the holder says; nothing when it ended without a word."""
+    """Return the holder's answer; empty if the holder ended without one."""
     assert holder.stdin is not None  # noqa: S101  (for the type checker: both are pipes)
     assert holder.stdout is not None  # noqa: S101
     with holder.stdin as pipe:
@@ -262,7 +262,7 @@ def _write(pipe: IO[bytes], line: str) -> None:
         pipe.write(line.encode())
         pipe.flush()
     except BrokenPipeError:
-        return  # it has ended; what it said to standard error tells why
+        return  # the holder has ended; its standard error tells why
 
 
 def _stop(holder: "subprocess.Popen[bytes]") -> None:
@@ -275,12 +275,12 @@ def _stop(holder: "subprocess.Popen[bytes]") -> None:
 
 
 def standing() -> list[NetRun]:
-    """All standing networks of this user, dead ones too, by name."""
+    """Return all standing networks of this user, including dead ones, by name."""
     return [run for run in state.all_runs() if run.kind == "net"]
 
 
 def find(name: str | None) -> NetRun:
-    """The network of that name, or the only one that stands. Raises ``BadInput``."""
+    """Return the network of that name, or the only one that is up. Raises ``BadInput``."""
     runs = [run for run in standing() if run.alive]
     if not runs:
         raise BadInput("no network is up; 'p4reduce net up' builds one")
@@ -296,9 +296,9 @@ def find(name: str | None) -> NetRun:
 
 
 def place(run: NetRun, node: str) -> tuple[str, dict[str, str]]:
-    """Where a node lives (a path for :func:`join`), and variables for what runs there.
+    """Return the namespace of a node (a path for :func:`join`), and environment variables for programs in it.
 
-    A switch lives with all others in one namespace, where their P4Runtime servers are. Raises ``BadInput``.
+    All switches are in one namespace, with their P4Runtime servers. Raises ``BadInput``.
     """
     if node in run.info["hosts"]:
         return run.info["hosts"][node]["net"], {}
@@ -310,7 +310,7 @@ def place(run: NetRun, node: str) -> tuple[str, dict[str, str]]:
 
 
 def interface(run: NetRun, node: str, port: int) -> str:
-    """The interface of a port. Raises ``BadInput``."""
+    """Return the interface of a port. Raises ``BadInput``."""
     own: Mapping[str, str] = {"1": "eth0"} if node in run.info["hosts"] else run.info["switches"][node]["interfaces"]
     try:
         return own[str(port)]
@@ -319,7 +319,7 @@ def interface(run: NetRun, node: str, port: int) -> str:
 
 
 def join(run: NetRun, net: str, argv: Sequence[str], variables: Mapping[str, str]) -> NoReturn:
-    """Become ``argv`` in a namespace of the network; ``net down`` ends it if it still runs then."""
+    """Replace this process by ``argv`` in a namespace of the network; ``net down`` ends it if it still runs then."""
     user = run.info["user"]
     command = join_command(
         argv, net, user=user if identity(user) != identity("/proc/self/ns/user") else None, outlive=True

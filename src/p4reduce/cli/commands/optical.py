@@ -42,7 +42,7 @@ COLUMNS: Final[dict[str, tuple[str, str]]] = {
     "router_bytes": ("router MB a task", "{:.2f}"),
     "latency_ms": ("latency, ms", "{:.2f}"),
 }
-"""measures of a plan, and how they are written; bytes in millions"""
+"""measures of a plan, with heading and format; bytes are shown in millions"""
 
 
 def _options(flags: All, seed: int, progress: Progress) -> GroomingOptions:
@@ -64,7 +64,7 @@ def _shown(measure: str, value: float) -> str:
     return COLUMNS[measure][1].format(value / 1e6 if measure.endswith("_bytes") else value)
 
 
-# ``p4reduce optical plan``: lightpaths, and what uses them.
+# ``p4reduce optical plan``: lightpaths, and their use.
 
 
 def _planned(flags: OpticalPlan | OpticalRun | OpticalRegroom, output: Output) -> GroomingPlan:

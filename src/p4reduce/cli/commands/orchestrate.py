@@ -40,7 +40,7 @@ from p4reduce.views.live.session import tasks_page
 
 _SHOWN_EVERY_S: Final = 0.2
 NETWORK: Final = "p4reduce.views.live.tasks_network"
-"""what runs the network's process: it has a page for --live and 'p4reduce watch'"""
+"""module of the network's process, which has a page for --live and 'p4reduce watch'"""
 
 
 def orchestrate(flags: Orchestrate) -> None:
@@ -91,7 +91,7 @@ def orchestrate(flags: Orchestrate) -> None:
                     executor.end_host(host, at_ps=at_ps)
             with tasks_page(output, executor, database, live=flags.live, hold=flags.hold, browser=flags.open_page):
                 _run(store, executor, flags, options, profiles, output)
-                shutil.rmtree(_checkpoints(database), ignore_errors=True)  # of tasks that were given up
+                shutil.rmtree(_checkpoints(database), ignore_errors=True)  # left by cancelled tasks
                 rows = store.tasks()
                 output.data([{**task_data(row), **flow} for row in rows])
                 task_table(output, rows)
@@ -108,7 +108,7 @@ def orchestrate(flags: Orchestrate) -> None:
 
 
 def _check_time(store: Store, flags: Orchestrate) -> None:
-    """All tasks of a database run in one kind of time, which it tells."""
+    """Check that the database's tasks run in one kind of time, and record it."""
     known = store.fact("time") or ("virtual" if store.fact("instance") else flags.time)
     if known != flags.time:
         raise BadInput(f"--time: tasks of {flags.database} have run with --time {known}; use that, or another database")
@@ -117,7 +117,7 @@ def _check_time(store: Store, flags: Orchestrate) -> None:
 
 
 def _check_schedule(schedule: str | None, topology: str | None) -> None:
-    """A scheduler that there is, on a topology that it is for; named before a network is started."""
+    """Check that the scheduler exists and suits the topology, before a network is started."""
     if schedule is not None:
         check_turns(schedule)
     if topology is None:
@@ -134,12 +134,12 @@ def _check_schedule(schedule: str | None, topology: str | None) -> None:
 
 
 def _wdm(topology: str | None) -> Wdm | None:
-    """Wavelengths, where the topology has some."""
+    """Return the WDM network if the topology is one, otherwise None."""
     return wdm_of(topology) if topology is not None and topology.startswith("wdm:") else None
 
 
 def _check_deaths(dying: Sequence[tuple[str, str, int]], topology: str | None) -> None:
-    """Hosts that there are, of a topology that is named."""
+    """Check that the hosts exist, if a topology is named."""
     if topology is None or not dying:
         return
     known = {host.name for host in load(topology).hosts}
@@ -149,7 +149,7 @@ def _check_deaths(dying: Sequence[tuple[str, str, int]], topology: str | None) -
 
 
 def _end(executor: RemoteExecutor, socket: Path) -> None:
-    """End the network, unless another orchestrator has it by now, or it has ended; nothing of it is left then."""
+    """End the network, unless another orchestrator uses it or it has ended; wait until it is gone."""
     try:
         executor.end()
     except AbsentError:
@@ -161,7 +161,7 @@ def _end(executor: RemoteExecutor, socket: Path) -> None:
 
 
 def _profiles(source: str | None, topology: str | None) -> HostsFile | None:
-    """The file of hosts; a mistake in it is named before a network is started."""
+    """Read the file of hosts; a mistake in it is reported before a network is started."""
     if source is None:
         return None
     try:
@@ -174,7 +174,7 @@ def _profiles(source: str | None, topology: str | None) -> HostsFile | None:
 
 
 def _traffic(text: str | None, topology: str | None) -> Background | None:
-    """Background traffic; what is wrong with it is named before a network is started."""
+    """Parse the background traffic; a mistake in it is reported before a network is started."""
     if text is None:
         return None
     try:
@@ -187,18 +187,18 @@ def _traffic(text: str | None, topology: str | None) -> Background | None:
 
 
 def _checkpoints(database: Path) -> Path:
-    """Where those of tasks that may begin anew lie, for any network of a database."""
+    """Return the folder for checkpoints of restartable tasks, the same for any network of a database."""
     return database.with_name(database.name + ".checkpoints")
 
 
 def _present(socket: Path, flags: Orchestrate, traffic: Background | None) -> "RemoteExecutor | None":
-    """The network's process, if there is one; `BadInput` when it is not what was asked for, or cannot be started."""
+    """Return the network's running process, or None; `BadInput` if it does not match the flags, or cannot start."""
     try:
         executor = RemoteExecutor(socket)
     except AbsentError:
         if flags.topology is None:
             raise BadInput(f"--topology: no network runs at {socket}; say which to start") from None
-        load(flags.topology)  # a mistake in it is named at once
+        load(flags.topology)  # reports a mistake in it at once
         return None
     try:
         _check_network(executor, socket, flags, traffic)
@@ -224,7 +224,7 @@ def _check_network(executor: RemoteExecutor, socket: Path, flags: Orchestrate, t
 
 
 def _started(socket: Path, flags: Orchestrate, traffic: Background | None) -> RemoteExecutor:
-    """The network's process, started unless another call has done so in this moment."""
+    """Return the network's process, started unless another call has done so at this moment."""
     options = ["--checkpoints", str(_checkpoints(flags.database)), "--time", flags.time]
     options += [] if traffic is None else ["--background", str(traffic)]
     executor = join_network(socket, flags.topology or "", lanes=flags.lanes, options=options, module=NETWORK)

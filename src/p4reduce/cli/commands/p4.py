@@ -32,7 +32,7 @@ def compile_(flags: P4Compile) -> None:
     info_path = flags.p4info or json_path.with_suffix(".p4info.txt")
     written = []
     if compilation.ok and compilation.json is not None:
-        # Both or none: whoever reads one relies on the other.
+        # Write both files or none, because a reader of one relies on the other.
         texts = {json_path: json_text(compilation.json), info_path: compilation.p4info()}
         written = [str(write_text(path, text)) for path, text in texts.items()]
     _show(compilation, output, written)
@@ -79,7 +79,7 @@ def play(flags: P4Play) -> None:
         )
     )
     with closing(source):
-        source.files()  # what cannot be read is said here
+        source.files()  # reports unreadable files here
         serve_page(output, source, f"{flags.source} is played", browser=flags.open_page)
 
 

@@ -1,4 +1,4 @@
-"""``p4reduce pcap``: captures, for people and for Wireshark."""
+"""``p4reduce pcap``: captures as text, and a dissector for Wireshark."""
 
 import logging
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from p4reduce.workers.scapy_layer import dissector as script
 from p4switch.base.files import open_file, write_text
 
 PLUGINS: Final = Path(".local/lib/wireshark/plugins")
-"""in the home directory: personal plugins, https://www.wireshark.org/docs/wsug_html_chunked/ChPluginFolders.html"""
+"""folder in the home directory: https://www.wireshark.org/docs/wsug_html_chunked/ChPluginFolders.html"""
 FLAGS: Final = ("resend", "saturated", "ecn_echo")
 
 
@@ -43,12 +43,12 @@ def pcap(flags: Pcap) -> None:
 
 
 def packets(path: Path) -> Iterator[dict[str, Any]]:
-    """Every frame of a pcap file: time, addresses, and the fields of its INC header if it has one.
+    """Yield every frame of a pcap file: time, addresses, and the fields of its INC header if it has one.
 
-    Raises ``BadInput`` for a file that is no pcap file, or ends within a frame.
+    Raises ``BadInput`` for a file that is not a pcap file, or ends within a frame.
     """
     kinds = {kind.value: kind.name for kind in wire.PacketType}
-    logging.getLogger("scapy.runtime").setLevel(logging.ERROR)  # what it warns of is an error of ours
+    logging.getLogger("scapy.runtime").setLevel(logging.ERROR)  # its warnings are raised as errors here
     try:
         open_file(path).close()
         with RawPcapReader(str(path)) as reader:

@@ -1,4 +1,4 @@
-"""``p4reduce plan``: a tree before anything runs."""
+"""``p4reduce plan``: the plan of a job before anything runs."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def show(flags: PlanShow) -> None:
 
 
 def plan_for(experiment: Experiment) -> Plan:
-    """The plan of an experiment's all-reduce, or with its server for a collective that needs one."""
+    """Return the plan of an experiment's collective, with a server if the collective or the plan needs one."""
     topology = build_topology(experiment)
     workers = worker_hosts(topology, experiment.workers)
     served = experiment.collective in {"push", "pull", "push_pull"} or experiment.plan == "ps"
@@ -60,7 +60,7 @@ def plan_for(experiment: Experiment) -> Plan:
 
 
 def predicted(plan: Plan, experiment: Experiment) -> dict[Hop, Traffic]:
-    """First transmissions of one collective on every directed link."""
+    """Return the first transmissions of one collective on every directed link."""
     lead = 0 if experiment.numbers == "fixed" else None
     return predict(plan, experiment.collective, words_of(experiment.elements, experiment.lane_bits), lead=lead)
 
@@ -122,9 +122,9 @@ def _print_links(output: Output, plan: Plan, traffic: dict[Hop, Traffic], experi
 
 
 def least(plan: Plan, experiment: Experiment, *, thorough: bool) -> dict[str, Any]:
-    """The least times of the experiment's collective: on this plan's links; of an all-reduce also with any plan.
+    """Return least times of the experiment's collective: on this plan's links, and for an all-reduce with any plan.
 
-    ``thorough``: with the bound of the best plan where it takes long, too.
+    ``thorough``: also compute the bound of the best plan if it takes long.
     """
     carried = Operation(as_carried(experiment.collective, ring=bool(plan.ring)))
     words = words_of(experiment.elements, experiment.lane_bits)
@@ -139,11 +139,11 @@ def least(plan: Plan, experiment: Experiment, *, thorough: bool) -> dict[str, An
         cut_ps = task_bound_ps(plan.topology, plan.workers, words, plan.lanes)
         times["task_ps"] = cut_ps
         best_ps: int | None = cut_ps
-        if bound.time_ps > cut_ps:  # else this plan is a best one
+        if bound.time_ps > cut_ps:  # otherwise this plan is optimal
             most_nodes = MOST_NODES if thorough else QUICK_NODES
             best_ps = best_plan_ps(plan.topology, plan.workers, words, plan.lanes, most_nodes=most_nodes)
         if best_ps is not None:
-            times["best_plan_ps"] = max(best_ps, cut_ps)  # the program's value is rounded down
+            times["best_plan_ps"] = max(best_ps, cut_ps)  # the linear program's value is rounded down
     return times
 
 

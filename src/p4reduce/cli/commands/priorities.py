@@ -1,4 +1,4 @@
-"""``p4reduce priorities``: policies that put jobs in order, and the files that say which jobs share a network."""
+"""``p4reduce priorities``: policies that order jobs, and files of jobs that share a network."""
 
 import inspect
 from dataclasses import dataclass, replace
@@ -19,19 +19,19 @@ from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import YamlError, one_line, read_yaml
 from p4switch.base.values import parse_delay, short
 
-# Files that say which jobs share a network: YAML, as ``p4reduce example priorities`` prints one.
+# Files of jobs that share a network: YAML, with an example from ``p4reduce example priorities``.
 
 
 MOST_JOBS: Final = 64
 _Time = Annotated[int, BeforeValidator(parse_delay)]
 WITHOUT_SERVER: Final = ("all-to-all", "ring")
-"""plans of jobs that have no server"""
+"""plans of jobs without a server"""
 _LATENCY: Final = 100_000_000
 _READ_EVERY: Final = 40_000_000
 
 
 def _plan(value: object) -> object:
-    """The name of a plan that jobs may have."""
+    """Check the name of a plan for jobs."""
     names = [name for name in PLANS if name not in WITHOUT_SERVER]
     if value not in names:
         raise ValueError(f"{short(value)} is none of {', '.join(names)}")
@@ -39,7 +39,7 @@ def _plan(value: object) -> object:
 
 
 class JobEntry(BaseModel):
-    """A job of a file; it says ``phi``, its share of communication when it is alone, or ``compute``."""
+    """A job of a file; it has either ``phi``, its share of communication when it runs alone, or ``compute``."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -70,7 +70,7 @@ class JobsDocument(BaseModel):
 
 @dataclass(frozen=True)
 class JobsFile:
-    """Jobs ready to run, and each of them by itself."""
+    """Jobs ready to run, and the results of each of them alone."""
 
     names: tuple[str, ...]
     description: Description
@@ -80,7 +80,7 @@ class JobsFile:
 
 
 def read_jobs(path: Path) -> JobsDocument:
-    """The jobs of a file. Raises `PlanError`, which names the file, the field and the fix."""
+    """Read the jobs of a file. Raises `PlanError`, which names the file, the field and the fix."""
     try:
         document = JobsDocument.model_validate(read_yaml(read_text(path)))
     except OSError as error:
@@ -92,7 +92,7 @@ def read_jobs(path: Path) -> JobsDocument:
     except ValidationError as error:
         fault = min(
             error.errors(), key=lambda detail: detail["type"] != "extra_forbidden"
-        )  # a misspelt field is missing, too
+        )  # a misspelt field is also missing
         place = ".".join(str(part + 1) if isinstance(part, int) else part for part in fault["loc"])
         reason = one_line(fault["msg"].removeprefix("Value error, "))
         if fault["type"] == "extra_forbidden":
@@ -109,12 +109,12 @@ def read_jobs(path: Path) -> JobsDocument:
 
 
 def job_names(document: JobsDocument) -> tuple[str, ...]:
-    """As jobs are called; those that have no name by their numbers."""
+    """Return the names of jobs; a job without a name is named by its number."""
     return tuple(job.name or f"job {number}" for number, job in enumerate(document.jobs, 1))
 
 
 def prepare(document: JobsDocument) -> JobsFile:
-    """Measure every job alone, and give those with ``phi`` their computing time. Errors as of ``run``."""
+    """Measure every job alone, and set the computing time of jobs with ``phi``. Errors as in ``run``."""
     jobs, takes = [], []
     for number, entry in enumerate(document.jobs):
         bare = JobDescription(

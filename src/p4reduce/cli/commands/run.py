@@ -46,7 +46,7 @@ from p4switch.base.values import PS_PER_US
 if TYPE_CHECKING:
     from p4reduce.runs.real.wires import Machines
 
-# Running experiments for a command, and what every such command does with the results.
+# Running experiments for a command, and the common output of their results.
 
 
 def run_all(
@@ -58,10 +58,10 @@ def run_all(
     arrays: Path | None = None,
     machines: "Callable[[Experiment], Machines] | None" = None,
 ) -> list[RunResult]:
-    """Run one experiment after the other, with a bar for each.
+    """Run experiments one after the other, with a progress bar for each.
 
-    ``capture``: a pcap file for the first; ``arrays``: a folder for tensors, in virtual time; ``machines``: where nodes
-    of one are, in real time.
+    ``capture``: a pcap file for the first; ``arrays``: a folder for tensors, in virtual time; ``machines``: function
+    that returns the machines of an experiment's nodes, in real time.
     """
     results = []
     with progress_bar(output) as open_bar:
@@ -91,7 +91,7 @@ def machines_of(
     environment: Mapping[str, str],
     script: str | None = None,
 ) -> "Machines":
-    """Where the nodes of a run in real time are. Parameters are flags, and fields of the result."""
+    """Return the machines of the nodes of a run in real time. Parameters are flags, and fields of the result."""
     from p4reduce.runs.machines import Machine, ssh_of  # noqa: PLC0415  (for those who have other machines)
     from p4reduce.runs.real.wires import Machines, placed  # noqa: PLC0415
 
@@ -104,9 +104,9 @@ def machines_of(
 def finish(
     output: Output, results: Sequence[RunResult], *, out: Path | None, title: str, spans: Sequence[TimeSpan] = ()
 ) -> None:
-    """Print the table, write the files if ``out`` is a folder, and fail if a run may not be believed.
+    """Print the table, write the files if ``out`` is a folder, and fail if a result is not reliable.
 
-    spans: what ranks did when, for a timeline beside the results.
+    spans: times of ranks, for a timeline beside the results.
     """
     print_table(output, results, title)
     print_real(output, results)
@@ -147,12 +147,12 @@ def run(flags: RunFlags) -> None:
         finish(output, [result], out=flags.out, title=f"{experiment.model}, {result.network.topology}")
 
 
-# ``p4reduce demo``: what ``make demo`` runs.
+# ``p4reduce demo``: run by ``make demo``.
 
 
 PCAP: Final = "all-reduce.pcap"
 PCAP_CHUNKS: Final = 8
-"""chunks of the small all-reduce that is recorded: few enough to read every frame"""
+"""number of chunks of the small all-reduce that is recorded: few enough to read every frame"""
 
 
 def demo(flags: Demo) -> None:
@@ -162,7 +162,7 @@ def demo(flags: Demo) -> None:
     results = run_all(flags.experiments, output, verb="train with")
     output.data([summarize(result) for result in results])
     finish(output, results, out=flags.out, title=f"Training through P4 switches: {results[0].network.topology}")
-    # Last: who waits for the table need not wait for another program of the switches.
+    # Last, so that the table does not wait for another program of the switches.
     record_one(flags, output, flags.out / PCAP)
 
 
@@ -208,9 +208,9 @@ def _over_best(result: RunResult, least_ps: int | None) -> dict[str, Any]:
 
 
 def _best_plan_ps(experiment: Experiment, output: Output, *, thorough: bool) -> int | None:
-    """The bound of the best plan of an all-reduce in virtual time; None where there is none, or it takes too long.
+    """Return the bound of the best plan of an all-reduce in virtual time; None if there is none, or it takes too long.
 
-    ``thorough``: up to a minute is not too long.
+    ``thorough``: allow up to a minute.
     """
     if experiment.collective != "all_reduce" or experiment.model != "tensor" or experiment.time == "real":
         return None
@@ -223,7 +223,7 @@ def _best_plan_ps(experiment: Experiment, output: Output, *, thorough: bool) -> 
         return best_plan_ps(topology, workers, words, experiment.lanes, most_nodes=most_nodes)
 
 
-# ``p4reduce confirm``: the same work in virtual and in real time, side by side; what ``make bmv2-demo`` runs.
+# ``p4reduce confirm``: the same work in virtual and in real time, side by side; run by ``make bmv2-demo``.
 
 
 def confirm(flags: Confirm) -> None:
@@ -251,7 +251,7 @@ def confirm(flags: Confirm) -> None:
 
 
 def confirmed(results: list[RunResult]) -> tuple[list[dict[str, Any]], list[str]]:
-    """A row for each run, and what is wrong with it; a run in virtual time comes before those that confirm it."""
+    """Return a row for each run, and all faults; a run in virtual time comes before the runs that confirm it."""
     rows: list[dict[str, Any]] = []
     wrong: list[str] = []
     ideal: object = None
@@ -271,7 +271,7 @@ def confirmed(results: list[RunResult]) -> tuple[list[dict[str, Any]], list[str]
 
 
 def _outcome(result: RunResult) -> object:
-    """What must be the same wherever a run takes place."""
+    """Return the part of a result that must be the same in virtual and in real time."""
     training = result.training
     if training is None:
         return result.network.result_sha256
@@ -321,7 +321,7 @@ def sweep(flags: Sweep) -> None:
 
 
 def _run_each(flags: Sweep, output: Output) -> list[dict[str, Any]]:
-    """The rows of a shard in the order of its runs; rows that are kept are not made again."""
+    """Return the rows of a shard in the order of its runs; kept rows are not computed again."""
     place, count = flags.shard
     experiments = flags.experiments[place - 1 :: count]
     kept = Kept(flags.out, code_version(), flags.merge)
@@ -354,20 +354,20 @@ def _run_each(flags: Sweep, output: Output) -> list[dict[str, Any]]:
 
 
 def _files_of(experiment: Experiment) -> list[str]:
-    """Digests of the files that a run reads: a row is kept for what stands in them."""
+    """Return digests of the files that a run reads, so that a kept row is only used for the same contents."""
     named = (experiment.topology, experiment.p4, experiment.p4_json, experiment.p4_info)
     return [sha256(Path(name).read_bytes()).hexdigest() for name in named if name is not None and Path(name).is_file()]
 
 
 def _shown(row: dict[str, Any], flags: Sweep) -> dict[str, Any]:
-    """A row; with the bits of a lane where widths are compared, and with columns of losses where frames are lost."""
+    """Return a row with the width of lanes only if widths are compared, and with losses only if frames are lost."""
     lossy = any(experiment.faults.loss or experiment.faults.corrupt for experiment in flags.experiments)
     own = {**(dict.fromkeys(LOSSY_COLUMNS) if lossy else {}), **row}
     return own if flags.lane_bits else {name: value for name, value in own.items() if name != "lane_bits"}
 
 
 def _row(experiment: Experiment) -> dict[str, Any]:
-    """The row of one run; with empty figures and the error when it failed."""
+    """Return the row of one run; after a failure it has empty figures and the error."""
     settings = experiment.model_dump(mode="json")
     asked = {name: settings["faults"][name] if name == "loss" else settings[name] for name in SHOWN}
     try:
@@ -466,17 +466,17 @@ def _line(row: PerfRow) -> str:
 def _figures(figures: Figures | None) -> str:
     if figures is None:
         return f"{'N/A':>7s}  {'N/A':>6s}  {'N/A':>6s}  {'N/A':>5s}"
-    wrong = "N/A" if figures.wrong is None else str(figures.wrong)  # as nccl-tests, where values are not checked
+    wrong = "N/A" if figures.wrong is None else str(figures.wrong)  # as in nccl-tests, if values are not checked
     return f"{_time(figures.time_us):>7s}  {_bandwidth(figures.algbw)}  {_bandwidth(figures.busbw)}  {wrong:>5s}"
 
 
 def _bandwidth(value: float) -> str:
-    """As nccl-tests, with more digits where links are slow."""
+    """Format a bandwidth as nccl-tests does, with more digits for slow links."""
     return f"{value:6.2f}" if value >= 1 else f"{value:6.4f}"
 
 
 def _time(microseconds: float) -> str:
-    """As nccl-tests: as many digits as fit seven columns."""
+    """Format a time as nccl-tests does: as many digits as fit seven columns."""
     return (
         f"{microseconds:.2f}"
         if microseconds < 10_000
@@ -487,7 +487,7 @@ def _time(microseconds: float) -> str:
 
 
 def _foot(rows: Sequence[PerfRow], unchecked: str) -> list[str]:
-    """The last lines; ``unchecked``: what to say where no result was compared."""
+    """Return the last lines; ``unchecked``: text if no result was compared."""
     every = [figures for row in rows for figures in (row.out_of_place, row.in_place) if figures is not None]
     checked = [figures.wrong for figures in every if figures.wrong is not None]
     wrong = sum(checked)
@@ -501,7 +501,7 @@ def _foot(rows: Sequence[PerfRow], unchecked: str) -> list[str]:
 
 
 def _engines_beside(output: Output, rows: Sequence[PerfRow], plan: Any) -> None:
-    """busbw of every engine, a line for each size."""
+    """Print the busbw of every engine, a line for each size."""
     engines = list(dict.fromkeys(row.engine for row in rows))
     best = {(row.engine, row.size): row.in_place or row.out_of_place for row in rows}
     table = [

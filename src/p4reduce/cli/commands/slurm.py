@@ -1,4 +1,4 @@
-"""``p4reduce slurm``: a Slurm cluster whose jobs go where p4reduce's placement says."""
+"""``p4reduce slurm``: a Slurm cluster whose jobs run on the hosts of p4reduce's placement."""
 
 import os
 import pwd
@@ -118,7 +118,7 @@ def demo(flags: SlurmDemo) -> None:
 
 @contextmanager
 def _cluster(network: Topology, name: str | None, output: Output) -> Iterator[tuple[SlurmCluster, str]]:
-    """A cluster that is up; nothing is left of it, however this ends."""
+    """Yield a cluster that is up; nothing of it is left afterwards, even after errors."""
     remove_stale()
     with (
         handling(raise_exit, signal.SIGTERM, signal.SIGHUP),

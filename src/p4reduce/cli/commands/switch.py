@@ -30,16 +30,16 @@ from p4switch.base.values import is_loopback
 from p4switch.p4runtime import P4RuntimeError, StatusCode, Tls, TlsError
 from p4switch.traffic import ExecutorName
 
-# What a user writes for ports and the address to listen on.
+# Formats of flags for ports and for the address to listen on.
 
 
 def check_address(address: str, *, secured: bool, insecure: bool) -> None:
-    """Refuses addresses that cannot be meant, or that would let anyone on the network program the switch.
+    """Refuse invalid addresses, and addresses with which anyone on the network could program the switch.
 
     Args:
         address: host:port.
         secured: whether TLS is used.
-        insecure: the user insists.
+        insecure: whether the user insists on an address without TLS.
 
     Raises:
         BadInput.
@@ -55,7 +55,7 @@ def check_address(address: str, *, secured: bool, insecure: bool) -> None:
 
 
 def port_file(option: str, text: str, devices: list[int]) -> tuple[int, int, Path]:
-    """(device id, port, file) from "3=in.pcap", or "7:3=in.pcap" where there are several devices. Raises BadInput."""
+    """Parse (device id, port, file) from "3=in.pcap", or "7:3=in.pcap" for several devices. Raises BadInput."""
     where, equals, path = text.partition("=")
     if not equals or not path:
         raise BadInput(f"{option} {text}: expected PORT=FILE, or DEVICE:PORT=FILE")
@@ -63,7 +63,7 @@ def port_file(option: str, text: str, devices: list[int]) -> tuple[int, int, Pat
 
 
 def device_port(option: str, text: str, devices: list[int]) -> tuple[int, int]:
-    """(device id, port) from "3" or "7:3". Raises BadInput."""
+    """Parse (device id, port) from "3" or "7:3". Raises BadInput."""
     device, colon, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) >= MAX_PORT:
         raise BadInput(f"{option} {text}: a port is a number in 0..{MAX_PORT - 1}")
@@ -82,12 +82,12 @@ _UDP: Final = re.compile(
 
 
 def port_spec(text: str) -> PortSpec:
-    """What is behind a port: "veth0", or "udp:127.0.0.1:5001:192.0.2.7:5001" (own address, the other's).
+    """Parse a port's peer: "veth0", or "udp:127.0.0.1:5001:192.0.2.7:5001" (own address, peer's address).
 
-    IPv6 addresses stand in brackets. Raises BadInput.
+    IPv6 addresses are in brackets. Raises BadInput.
     """
     if not text.startswith("udp:"):
-        return Veth(text, shaped=True)  # whatever the user has put on the interface
+        return Veth(text, shaped=True)  # the user may have shaped the interface
     parsed = _UDP.fullmatch(text)
     if parsed is None or max(int(parsed["port"]), int(parsed["to"])) > 65535:
         raise BadInput(f"-i …@{text}: expected udp:ADDRESS:PORT:ADDRESS:PORT, own address first")
@@ -105,12 +105,12 @@ def _ip(text: str, address: str) -> str:
 
 
 PortOf = tuple[int, int]
-"""Device id and port."""
+"""device id and port"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class FrameArrival:
-    """A frame that arrives. ``time_ns``: of the capture; ``order``: of inputs, where times are equal."""
+    """An arriving frame. ``time_ns``: time in the capture; ``order``: index of the input, to order equal times."""
 
     time_ns: int
     order: int
@@ -120,10 +120,10 @@ class FrameArrival:
 
 
 def arrivals(inputs: Iterable[tuple[int, int, Path]]) -> list[FrameArrival]:
-    """The frames of all input files (device id, port, pcap or pcapng) in the order of their time.
+    """Return the frames of all input files (device id, port, pcap or pcapng) in the order of their times.
 
     Raises:
-        BadInput: a file cannot be read, or holds a frame that is cut or too long.
+        BadInput: a file cannot be read, or has a frame that is truncated or too long.
     """
     return list(heapq.merge(*(sorted(_read(order, *source)) for order, source in enumerate(inputs))))
 
@@ -155,10 +155,10 @@ def _read(order: int, device_id: int, port: int, path: Path) -> Iterator[FrameAr
 
 
 class PcapRecorder:
-    """Writes what leaves to one pcap file for each port."""
+    """Writes outgoing frames to a pcap file per port."""
 
     def __init__(self, outputs: Iterable[tuple[int, int, Path]]) -> None:
-        """Opens the files: (device id, port, path). Raises BadInput."""
+        """Open the files: (device id, port, path). Raises BadInput."""
         self._writers: dict[PortOf, PcapWriter] = {}
         for device_id, port, path in outputs:
             if (device_id, port) in self._writers:
@@ -169,18 +169,18 @@ class PcapRecorder:
                 raise BadInput(f"{path}: {error.strerror}") from None
 
     def write(self, device_id: int, port: int, time_ns: int, frame: bytes) -> None:
-        """Appends a frame, if this port is recorded."""
+        """Append a frame, if this port is recorded."""
         writer = self._writers.get((device_id, port))
         if writer is not None:
             writer.write(time_ns * 1000, frame)
 
     def flush(self) -> None:
-        """Brings everything to the files."""
+        """Write all buffered frames to the files."""
         for writer in self._writers.values():
             writer.flush()
 
     def close(self) -> None:
-        """Closes the files."""
+        """Close the files."""
         for writer in self._writers.values():
             writer.close()
 
@@ -190,7 +190,7 @@ PIPELINE_LOOK_S: Final = 0.1
 
 @dataclass
 class PlayedFrames:
-    """What became of the frames that were played. ``sent``: frames by (device id, port)."""
+    """Counts of played frames. ``sent``: frames by (device id, port)."""
 
     frames: int = 0
     dropped: int = 0
@@ -200,8 +200,8 @@ class PlayedFrames:
 class SwitchProcess:
     """Devices and their ports.
 
-    Virtual ports: packets run one at a time, each wholly before the next, under the server's lock. Real ones (sockets):
-    compiled threads carry frames, and stand still while anyone holds the lock.
+    Virtual ports: packets run one at a time, each completely before the next, under the server's lock. Real ports
+    (sockets): compiled threads carry frames, and pause while another thread holds the lock.
     """
 
     def __init__(
@@ -215,9 +215,9 @@ class SwitchProcess:
         tls: Tls | None = None,
         ports: Mapping[int, Mapping[int, PortSpec]] | None = None,
     ) -> None:
-        """``ports``: sockets behind ports, by device and port; all ports are real then.
+        """Create the devices. ``ports``: sockets behind ports, by device and port; then all ports are real.
 
-        Raises FabricError where one cannot be opened.
+        Raises FabricError if a socket cannot be opened.
         """
         ids = {_name(device_id): device_id for device_id in devices}
         self.real: RealSwitches | None = None
@@ -243,14 +243,14 @@ class SwitchProcess:
             self._recorder.close()
 
     def wait_for_pipelines(self, devices: Sequence[int], stop: Event) -> bool:
-        """Waits until all these devices have a pipeline; False where ``stop`` was set before."""
+        """Wait until all these devices have a pipeline; return False if ``stop`` was set before."""
         while any(self.server.device(device_id) is None for device_id in devices):
             if stop.wait(PIPELINE_LOOK_S):
                 return False
         return True
 
     def play(self, frames: Sequence[FrameArrival], stop: Event) -> PlayedFrames:
-        """Injects frames in order, at once; time stamps are those of the capture, from its first frame on."""
+        """Inject frames in order, without delay; time stamps are relative to the first frame of the capture."""
         played = PlayedFrames()
         for arrival in frames:
             if stop.is_set():
@@ -268,13 +268,13 @@ class SwitchProcess:
     # --- packets
 
     def _packet_out(self, device_id: int, frame: bytes) -> None:
-        """Called by the server, under its lock."""
+        """Process a packet-out; the server calls this under its lock."""
         now = time.monotonic_ns() - self._started_ns
         self._run(device_id, self._cpu_port, frame, now // 1000, time.time_ns())
         self._recorder.flush()
 
     def _run(self, device_id: int, port: int, frame: bytes, time_us: int, time_ns: int) -> list[int]:
-        """Runs a frame; the ports by which copies left."""
+        """Process a frame; return the ports by which copies left."""
         device = self.server.device(device_id)
         if device is None:
             raise P4RuntimeError(StatusCode.FAILED_PRECONDITION, f"device {device_id} has no pipeline yet")
@@ -292,13 +292,13 @@ def _name(device_id: int) -> str:
 
 
 def in_thread(work: Callable[[], None]) -> Thread:
-    """Starts a thread that does not keep the process alive."""
+    """Start a thread that does not keep the process alive."""
     thread = Thread(target=work, name="player", daemon=True)
     thread.start()
     return thread
 
 
-# ``p4reduce switch``: P4Runtime switches in a process of their own.
+# ``p4reduce switch``: P4Runtime switches in a separate process.
 
 
 def switch(flags: SwitchFlags) -> None:
@@ -361,7 +361,7 @@ def _serve(
     once: bool,
     say: Callable[[dict[str, object]], None],
 ) -> None:
-    """Plays the frames when all is there, and serves until it is told to stop."""
+    """Play the frames when everything is ready, and serve until ``stop`` is set."""
     failures: list[Exception] = []
 
     def player() -> None:
@@ -382,7 +382,7 @@ def _serve(
             stop.set()
 
     thread = in_thread(player) if frames or once else None
-    # Python runs signal handlers between bytecodes: one that comes just before a wait without end would never run.
+    # Python runs signal handlers between bytecodes: a signal just before an endless wait would never be handled.
     while not stop.wait(SEEN_S):
         pass
     if thread is not None:
@@ -464,7 +464,7 @@ def _commit(process: SwitchProcess, ids: list[int], config: p4r.ForwardingPipeli
 
 
 def _interfaces(texts: Sequence[str], ids: list[int]) -> list[tuple[int, int, str]]:
-    """(device id, port, name) of each -i PORT@NAME."""
+    """Return (device id, port, name) of each -i PORT@NAME."""
     interfaces = []
     for text in texts:
         port, at, name = text.partition("@")
@@ -484,7 +484,7 @@ def _check_real(*, cpu_port: int, executor: str, files: bool) -> None:
 
 
 def _behind(real: RealSwitches, ports: dict[int, dict[int, PortSpec]]) -> list[dict[str, object]]:
-    """What is behind every port: an interface, or the address at which a UDP port listens."""
+    """Return the peer of every port: an interface, or the address at which a UDP port listens."""
     rows: list[dict[str, object]] = []
     for device_id, own in ports.items():
         for port, spec in own.items():
@@ -495,7 +495,7 @@ def _behind(real: RealSwitches, ports: dict[int, dict[int, PortSpec]]) -> list[d
 
 
 def _counted(real: RealSwitches) -> list[dict[str, object]]:
-    """What every port counted."""
+    """Return the counters of every port."""
     return [
         {
             "device": int(name.removeprefix("switch")),

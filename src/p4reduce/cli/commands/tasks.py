@@ -10,7 +10,7 @@ from p4reduce.control_plane.orchestrator import PlanPhase, Store, TaskRow, read_
 def submit(flags: TasksSubmit) -> None:
     """Queue them."""
     output = Output(as_json=flags.as_json)
-    tasks = read_traces(list(flags.traces))  # before there is a file
+    tasks = read_traces(list(flags.traces))  # before the database file is created
     with Store(flags.database) as store:
         store.submit(tasks)
     output.data([task.name for task in tasks])
@@ -52,7 +52,7 @@ def show(flags: TasksShow) -> None:
     output.table(["round", "models", "training", "upload", "aggregation", "broadcast", "total"], cells)
     if turns:
         output.table(_TURNS, [_turn(turn) for turn in turns])
-    named = "path" if row.task.kind == "inference" else "tree"  # of each client
+    named = "path" if row.task.kind == "inference" else "tree"  # plan of each client
     shown = [
         [str(cell) for cell in {**plan, "role": str(plan["role"]).replace("tree", named)}.values()] for plan in plans
     ]
@@ -93,7 +93,7 @@ def cancel(flags: TasksCancel) -> None:
 
 
 def task_data(row: TaskRow) -> dict[str, Any]:
-    """A task for JSON."""
+    """Return a task as data for JSON."""
     return {
         "name": row.name,
         "kind": row.task.kind,
@@ -119,7 +119,7 @@ def task_data(row: TaskRow) -> dict[str, Any]:
 
 
 def task_table(output: Output, rows: list[TaskRow]) -> None:
-    """Tasks for people."""
+    """Print a table of tasks."""
     cells = [
         [
             row.name,
@@ -140,7 +140,7 @@ _TURNS: Final = [
 
 
 def _turn(turn: dict[str, Any]) -> list[str]:
-    """A window for people: when it was to open after the beginning of its round, and when it was lit."""
+    """Return a window's cells: its planned and its real times, relative to the beginning of its round."""
     return [
         *(str(turn[field]) for field in ("schedule", "round", "group", "configuration")),
         time_text(turn["planned_start_ps"]),

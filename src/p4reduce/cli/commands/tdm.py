@@ -20,7 +20,7 @@ from p4reduce.views.report.curves import schedule_svg
 from p4switch.base.files import write_text
 from p4switch.base.values import PS_PER_S
 
-# ``p4reduce tdm plan``: who trains and communicates when, over which circuits.
+# ``p4reduce tdm plan``: times of training and communication, and circuits.
 
 
 def plan(flags: TdmPlan) -> None:
@@ -39,7 +39,7 @@ def plan(flags: TdmPlan) -> None:
 
 
 def show(output: Output, schedule: Schedule) -> None:
-    """A schedule for people."""
+    """Print a schedule."""
     rows = []
     for job in schedule.jobs:
         pods: dict[int, int] = {}
@@ -81,7 +81,7 @@ def show(output: Output, schedule: Schedule) -> None:
 
 
 def show_tried(output: Output, schedule: Schedule) -> None:
-    """What best has asked."""
+    """Print the policies that `best` has tried."""
     if schedule.tried:
         rows = [
             [
@@ -98,7 +98,7 @@ def show_tried(output: Output, schedule: Schedule) -> None:
 
 
 def _distance(schedule: Schedule) -> str:
-    """From the bound."""
+    """Return the distance from the bound, as text."""
     if schedule.bound_s <= 0:
         return ""
     return f", at most {max(0.0, schedule.round_s / schedule.bound_s - 1):.1%} from the best for this placement"
@@ -210,7 +210,7 @@ def _play(flags: TdmRun, policies: Sequence[str], output: Output) -> None:
 
 
 def _check_for_flow(flags: TdmRun, policies: Sequence[str]) -> None:
-    """Refuse what needs packets."""
+    """Refuse options that need packets."""
     wanted = {
         "--loss": flags.loss > 0,
         f"--keep {flags.keep}": flags.keep != "starts",
@@ -223,7 +223,7 @@ def _check_for_flow(flags: TdmRun, policies: Sequence[str]) -> None:
 
 
 def _smallest(network: OpticalNetwork) -> OpticalNetwork:
-    """Two pods of one host with the same rates: factors depend on nothing else."""
+    """Return two pods of one host with the same rates, on which the factors only depend."""
     return replace(network, pods=2, servers=1, ports=1, delta_s=0.0)
 
 

@@ -1,4 +1,4 @@
-"""``p4reduce topo``: which networks there are, and what is in one."""
+"""``p4reduce topo``: known networks, and the contents of one."""
 
 import tempfile
 from pathlib import Path
@@ -27,7 +27,7 @@ BUILDERS = (
     ("wan:graph=germany50,hosts=1,servers=1", "any graph of SNDlib or the Internet Topology Zoo"),
 )
 SHOWN: Final = 200
-"""nodes and links in a table for people"""
+"""highest number of nodes, and of links, in a printed table"""
 
 
 def list_(flags: TopoList) -> None:
@@ -138,7 +138,7 @@ def import_(flags: TopoImport) -> None:
 
 
 def _best_on_packets(topology: Topology, search: Upgrade, lanes: int) -> dict[str, Any]:
-    """How long an all-reduce by plan best takes in virtual time, and which plan that is."""
+    """Return the virtual time of an all-reduce by plan `best`, and the plan that it chose."""
     with tempfile.TemporaryDirectory(prefix="p4reduce-upgrade-") as folder:
         path = Path(folder) / "topology.yaml"
         topologies.save(topology, path)

@@ -1,4 +1,4 @@
-"""``p4reduce trace``: what a P4 program does with a packet, statement by statement."""
+"""``p4reduce trace``: the processing of a packet by a P4 program, statement by statement."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``p4reduce watch``: the live page of what was recorded, or goes on now."""
+"""``p4reduce watch``: the live page of a recording, or of a running network."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +35,7 @@ def watch(flags: Watch) -> None:
 
 
 def _watch_running(what: Path | None, output: Output, *, open_page: bool) -> None:
-    """A run in real time or a standing network, by its name."""
+    """Watch a run in real time or a standing network, given by its name."""
     runs = [run for run in all_runs() if run.alive and "view" in run.info]
     names = ", ".join(run.name for run in runs)
     chosen = [run for run in runs if what is None or run.name == str(what)]
@@ -50,7 +50,7 @@ def _watch_running(what: Path | None, output: Output, *, open_page: bool) -> Non
 
 
 def _network_of(what: Path) -> Path | None:
-    """The socket of a network of tasks; None where ``what`` is neither that nor a database."""
+    """Return the socket of a network of tasks; None if ``what`` is neither that socket nor a database."""
     if what.is_socket():
         return what
     if not what.is_file():
@@ -63,7 +63,7 @@ def _network_of(what: Path) -> Path | None:
 
 
 def _watch_tasks(what: Path, network: Path, output: Output, *, open_page: bool) -> None:
-    """Ask the network of tasks for its page; it is served there, until the network ends."""
+    """Ask the network of tasks for its page, which it serves until it ends."""
     database = what if what != network else network.with_name(network.name.removesuffix(".socket"))
     try:
         with RemoteExecutor(network) as executor:
@@ -92,7 +92,7 @@ def _source(what: Path) -> RecordedSource:
 
 
 def _together(places: Sequence[Path]) -> RecordedSource:
-    """Several, named by their plans; where two are alike, by their files."""
+    """Return several recordings as one source, named by their plans, or by their files if plans are equal."""
     sources = []
     for place in places:
         if not place.exists():

@@ -1,6 +1,6 @@
-"""What can be typed: every command with its flags, a module for each panel of the help; all quick to import.
+"""The command line: every command with its flags, a module for each panel of the help; all quick to import.
 
-Here are the flags that several commands have.
+This module has the flags that several commands share.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from p4switch.base.files import read_text
 DEFAULT_PLANS: Final = ("steiner", "mst", "spt", "ring", "ps")
 PAGE: Final = "Live page"
 SQLITE: Final = b"SQLite format 3\0"
-"""The first bytes of a database that has content: https://www.sqlite.org/fileformat.html#the_database_header"""
+"""first bytes of a database with content: https://www.sqlite.org/fileformat.html#the_database_header"""
 
 Json = Annotated[bool, Flag("Print the result as JSON on stdout, and everything for people on stderr.", name="--json")]
 Plans = Annotated[Sequence[str], Flag("Plans to run, separated by commas.", "-p", parse=texts)]
@@ -54,7 +54,7 @@ Ssh = Annotated[str, Flag("Program that runs a command on another machine, with 
 
 
 def all_machines(hosts: Sequence[tuple[str, int | None]], hostfile: Path | None) -> list[tuple[str, int | None]]:
-    """Those that --hosts and --hostfile name. ``BadInput`` for a file that cannot be used."""
+    """Return the machines of --hosts and --hostfile. ``BadInput`` for an unusable file."""
     lines = [] if hostfile is None else [line.partition("#")[0].strip() for line in read_text(hostfile).splitlines()]
     named = [name if slots is None else f"{name}:{slots}" for name, slots in hosts]
     every = [*named, *filter(None, lines)]

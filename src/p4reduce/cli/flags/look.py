@@ -1,4 +1,4 @@
-"""The commands that show: live pages, reports, files to begin with."""
+"""The commands that show results: live pages, reports, example files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from p4reduce.base.flags import Flag, command
 from p4reduce.cli.flags import Json, Open
 
 FILES: Final = "p4reduce.cli.commands.files"
-"""what reads and writes them"""
+"""module that reads and writes these files"""
 KINDS: Final = {
     "settings": ("cli/example_files/settings.yaml", "run, compare, sweep, demo, launch, confirm, plan show --config"),
     "topology": ("topologies/two-racks.yaml", "topo show, and as --topology all commands"),
@@ -21,11 +21,11 @@ KINDS: Final = {
     "priorities": ("cli/example_files/priorities.yaml", "priorities compare"),
     "entries": ("cli/example_files/entries.yaml", "trace --program 64 --entries"),
 }
-"""What examples there are: where each lies in the package, and which commands read such a file."""
+"""examples by kind: path in the package, and commands that read such a file"""
 
 
 def example_kind(text: str, _: str) -> str:
-    """One of them."""
+    """Check the kind of an example."""
     if text not in KINDS:
         raise BadInput(f"{text}: there is no such example; choose one of {', '.join(KINDS)}")
     return text
@@ -86,7 +86,7 @@ class ReportFlags:
     as_json: Json = False
 
     def check(self) -> None:
-        """Where the page goes, and that only one form is asked for."""
+        """Check that the page's path is a file, and that only one form is requested."""
         forms = {"--prometheus": self.prometheus, "--tensorboard": self.tensorboard, "--spans": self.spans}
         given = [flag for flag, where in forms.items() if where is not None]
         if len(given) > 1:

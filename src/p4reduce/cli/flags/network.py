@@ -1,4 +1,4 @@
-"""The commands about networks and this machine: topologies, networks of the kernel, what is installed and left over."""
+"""The commands about networks and this machine: topologies, kernel networks, installed software and leftovers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -158,7 +158,7 @@ class NetUp:
     as_json: Json = False
 
     def check(self) -> None:
-        """What goes together."""
+        """Check the probabilities, and flags that need others."""
         for option in ("loss", "duplicate", "reorder"):
             if not 0 <= getattr(self, option) <= 1:
                 raise BadInput(f"--{option}: {getattr(self, option):g} is not a probability; give one from 0 to 1")

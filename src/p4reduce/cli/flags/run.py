@@ -1,4 +1,4 @@
-"""The commands that run work on a network: one run, several that are compared, scripts, measurements."""
+"""The commands that run work on a network: one run, comparisons, scripts, measurements."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 LISTS: Final = "Lists to combine"
 SPREAD: Final = "Over cores and machines"
 ONLY_REAL: Final = ("target", "links", "unshaped", "budget_s")
-"""settings that a run in real time alone has"""
+"""settings that exist only for runs in real time"""
 RUN: Final = "p4reduce.cli.commands.run"
-"""what runs experiments"""
+"""module that runs experiments"""
 DEMO: Final = {"model": "digits", "topology": "leaf-spine-8"}
 CONFIRM: Final = {"topology": "star:hosts=4,servers=1", "elements": 100_000, "rate": "200M", "epochs": 2}
 
@@ -64,11 +64,11 @@ class Demo:
 
     @cached_property
     def experiments(self) -> "list[Experiment]":
-        """One for each plan."""
+        """One experiment for each plan."""
         return self.settings.of_plans(self.plans, DEMO)
 
     def check(self) -> None:
-        """What each of them may be."""
+        """Check the settings of each experiment."""
         _ = self.experiments
 
 
@@ -105,11 +105,11 @@ class RunFlags:
 
     @cached_property
     def experiment(self) -> "Experiment":
-        """The run."""
+        """The experiment of the run."""
         return self.settings.experiment()
 
     def check(self) -> None:
-        """What it may be."""
+        """Check the settings, and flags that need others."""
         if self.arrays is not None and not self.arrays.is_dir():
             raise BadInput(f"--arrays: {self.arrays}: there is no such folder; make it, or name another one")
         if self.arrays is not None and (self.experiment.time != "virtual" or self.experiment.model != "tensor"):
@@ -191,31 +191,31 @@ class Launch:
 
     @cached_property
     def machines(self) -> list[tuple[str, int | None]]:
-        """Where ranks are to be, with slots; none: here."""
+        """Machines for ranks, with their slots; empty: this machine."""
         return all_machines(self.hosts, self.hostfile)
 
     @property
     def workers(self) -> int:
-        """Ranks, without the server."""
+        """Number of ranks, without the server."""
         if self.ranks is not None:
             return self.ranks
         return sum(slots or 1 for _, slots in self.machines) or 8
 
     @property
     def title(self) -> str:
-        """What is run, for people."""
+        """Name of the script, or of the ticket, for titles."""
         return Path(self.command[0]).name if self.command else f"ranks with {self.ticket}"
 
     @cached_property
     def experiment(self) -> "Experiment":
-        """The run; links between machines are datagrams, unless another kind is asked for."""
+        """The experiment; links between machines are datagrams, unless another kind is requested."""
         base = {"topology": default_topology(self.workers)}
         if self.machines and self.settings.given.get("target") != "bmv2":
             base["links"] = "udp"
         return self.settings.experiment(base, workers=self.workers)
 
     def check(self) -> None:
-        """What it may be, and that the script is there."""
+        """Check the combination of flags, and that the script exists."""
         if bool(self.command) == (self.ticket is not None):
             raise BadInput("COMMAND: name a script to start, or --ticket FILE for ranks that other programs start")
         away = "--ticket" if self.ticket is not None else "--hosts" if self.machines else ""
@@ -242,7 +242,7 @@ class Launch:
             raise BadInput(f"--record: is for ranks in virtual time that stay to the end; leave {flag} out")
 
     def _check_machines(self) -> None:
-        """What several machines in real time may have."""
+        """Check the flags for several machines in real time."""
         on_failure = self.experiment.on_failure
         refused = {
             f"--on-failure {on_failure}": on_failure != "abort",
@@ -254,7 +254,7 @@ class Launch:
 
 
 def check_machines(refused: Mapping[str, bool]) -> None:
-    """``BadInput`` for what several machines in real time cannot have; ``refused``: flags that were given."""
+    """Raise ``BadInput`` for flags that several machines in real time do not support; ``refused``: whether given."""
     for flag in [flag for flag, given in refused.items() if given]:
         raise BadInput(f"{flag}: not in real time on several machines; leave it out")
 
@@ -323,11 +323,11 @@ class Perf:
 
     @cached_property
     def experiments(self) -> "list[Experiment]":
-        """One for each plan."""
+        """One experiment for each plan."""
         return self.settings.of_plans(self.plans)
 
     def check(self) -> None:
-        """What each of them and the sizes may be."""
+        """Check the experiments and the sizes."""
         if self.stepfactor is not None and not 1 < self.stepfactor < 1e6:
             raise BadInput(f"--stepfactor: {self.stepfactor:g}; must be above 1")
         _ = self.experiments
@@ -375,17 +375,17 @@ class ReplayFlags:
 
     @property
     def workers(self) -> int | None:
-        """Ranks, where that is given."""
+        """Number of ranks, or None if it is not given."""
         given: int | None = self.settings.given.get("workers")
         return given
 
     def experiments(self, ranks: int, elements: int) -> "list[Experiment]":
-        """One for each plan. elements: of the largest collective."""
+        """Return one experiment for each plan. elements: number of elements of the largest collective."""
         base = {"topology": default_topology(ranks)}
         return self.settings.of_plans(self.plans, base, workers=ranks, elements=elements, time=self.time)
 
     def check(self) -> None:
-        """What they may be, and whether there are traces."""
+        """Check the experiments, and that there are traces."""
         _ = self.experiments(self.workers or 1, 1)
         if bool(self.traces) == (self.example is not None):
             raise BadInput("TRACES: give a folder or files of traces to play, or --example FOLDER to write some")
@@ -410,11 +410,11 @@ class CompareFlags:
 
     @cached_property
     def experiments(self) -> "list[Experiment]":
-        """One for each plan; --lane-bits is of those that sum in switches."""
+        """One experiment for each plan; --lane-bits applies to plans that sum in switches."""
         return self.settings.of_plans(self.plans)
 
     def check(self) -> None:
-        """What each of them may be."""
+        """Check the settings of each experiment."""
         _ = self.experiments
 
 
@@ -448,7 +448,7 @@ class Confirm:
 
     @cached_property
     def experiments(self) -> "list[Experiment]":
-        """Of each plan that in virtual time, and those that confirm it."""
+        """For each plan an experiment in virtual time, and then the experiments that confirm it."""
         targets = ["embedded", "bmv2"] if list(self.targets) == ["both"] else self.targets
         experiments, base = [], CONFIRM | ({"links": "udp"} if self.machines and "bmv2" not in targets else {})
         for plan in self.plans:
@@ -459,11 +459,11 @@ class Confirm:
 
     @cached_property
     def machines(self) -> list[tuple[str, int | None]]:
-        """Where workers and switches are to be; none: here."""
+        """Machines for workers and switches; empty: this machine."""
         return all_machines(self.hosts, self.hostfile)
 
     def check(self) -> None:
-        """What each of them may be."""
+        """Check the experiments, and flags that need --hosts."""
         for experiment in self.experiments:
             if self.machines:
                 check_machines({"--model digits": experiment.model == "digits"})
@@ -525,7 +525,7 @@ class Sweep:
 
     @cached_property
     def experiments(self) -> "list[Experiment]":
-        """One for each combination."""
+        """One experiment for each combination."""
         axes: dict[str, Sequence[Any] | None] = {
             "plan": self.plans,
             "workers": self.workers,
@@ -542,7 +542,7 @@ class Sweep:
         ]
 
     def check(self) -> None:
-        """What each of them may be."""
+        """Check the experiments and their kind of time."""
         if self.dask and self.ray:
             raise BadInput("--dask and --ray: give one of them")
         if any(experiment.time == "real" for experiment in self.experiments):

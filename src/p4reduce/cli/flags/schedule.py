@@ -1,4 +1,4 @@
-"""The commands that decide: plans of one job, tasks and who runs them, turns, priorities, Slurm."""
+"""The commands that decide: plans of one job, tasks and their orchestrator, turns, priorities, Slurm."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ Rounds = Annotated[int, Flag("Number of whole rounds that are measured.", least=
 
 
 def check_database(path: Path, *, new: bool = False) -> None:
-    """Raise `BadInput` where the file is no database; with ``new`` it may be absent or empty."""
+    """Raise `BadInput` if the file is not a database; with ``new`` it may be absent or empty."""
     try:
         with open_file(path) as file, naming(path):
             head = file.read(len(SQLITE))
@@ -106,11 +106,11 @@ class PlanShow:
 
     @cached_property
     def experiment(self) -> "Experiment":
-        """The run that is planned."""
+        """The experiment to plan."""
         return self.settings.experiment()
 
     def check(self) -> None:
-        """What it may be."""
+        """Check the settings."""
         _ = self.experiment
 
 
@@ -151,7 +151,7 @@ class TasksSubmit:
     as_json: Json = False
 
     def check(self) -> None:
-        """That the database is one."""
+        """Check that the file is a database, absent or empty."""
         check_database(self.database, new=True)
 
 
@@ -163,7 +163,7 @@ class TasksList:
     as_json: Json = False
 
     def check(self) -> None:
-        """That the database is one."""
+        """Check that the file is a database."""
         check_database(self.database)
 
 
@@ -176,7 +176,7 @@ class TasksShow:
     as_json: Json = False
 
     def check(self) -> None:
-        """That the database is one."""
+        """Check that the file is a database."""
         check_database(self.database)
 
 
@@ -188,7 +188,7 @@ class TasksSwaps:
     as_json: Json = False
 
     def check(self) -> None:
-        """That the database is one."""
+        """Check that the file is a database."""
         check_database(self.database)
 
 
@@ -200,7 +200,7 @@ class TasksCancel:
     database: Database = DATABASE
 
     def check(self) -> None:
-        """That the database is one."""
+        """Check that the file is a database."""
         check_database(self.database)
 
 
@@ -302,7 +302,7 @@ class Orchestrate:
     as_json: Json = False
 
     def check(self) -> None:
-        """That the file is a database, if there is one; the command says later that there is none."""
+        """Check that an existing file is a database (a missing one is reported later), and that flags fit."""
         check_database(self.database, new=True)
         packets = ("background", "cut", "mend", "schedule", "live")
         if self.time == "flow" and (needs := next((name for name in packets if getattr(self, name)), None)):
@@ -417,7 +417,7 @@ class TdmTrace:
 
 @dataclass(frozen=True, kw_only=True)
 class _Wdm:
-    """A WDM network, and how tasks are groomed there."""
+    """A WDM network, and options for grooming tasks on it."""
 
     topology: Annotated[str, Flag("WDM network: wdm: with graph, hosts, wavelengths, rate, slots, transponders (0: as "
             "many as fibres can use) and access_rate.", "-t", parse=network)] = WDM  # fmt: skip
@@ -438,7 +438,7 @@ class _Wdm:
 
 @dataclass(frozen=True, kw_only=True)
 class _Grooming(_Wdm):
-    """The same with tasks that are all there at once."""
+    """A WDM network, and options for grooming tasks that are all known at the beginning."""
 
     file: Annotated[Path | None, Flag("File of tasks as YAML or CSV, as for 'p4reduce tasks submit'; it replaces "
             "--tasks, --models, --elements and --demand.", "-f", reads=True, default="drawn tasks")] = None  # fmt: skip

@@ -180,7 +180,7 @@ class TraceFlags:
     as_json: Json = False
 
     def check(self) -> None:
-        """That there is one program, and packets."""
+        """Check that there is one program, and packets."""
         if (self.program is None) == (self.bundled is None):
             raise BadInput("give one program: compiled (prog.json), P4 source (prog.p4), --program 64 or --program 256")
         if self.open_page and not self.page:
@@ -209,6 +209,6 @@ class Pcap:
     as_json: Json = False
 
     def check(self) -> None:
-        """That one thing is asked for."""
+        """Check that exactly one action is requested."""
         if sum((bool(self.files), self.dissector, self.install)) != 1:
             raise BadInput("give one of: pcap files, --dissector, --install")
