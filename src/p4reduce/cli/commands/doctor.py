@@ -58,7 +58,7 @@ class DoctorFinding:
 
 
 def doctor(flags: Doctor) -> None:
-    """Examine this machine; exits with 1 where something is missing that is needed."""
+    """Examine this machine; exit with 1 if a needed part is missing."""
     output = Output(as_json=flags.as_json)
     if machines := all_machines(flags.hosts, flags.hostfile):
         _machines([Machine(*named) for named in machines], ssh_of(flags.ssh), flags.script, output)
@@ -180,7 +180,7 @@ def _shell() -> DoctorFinding:
 
 
 def clean(flags: Clean) -> None:
-    """Remove it."""
+    """Remove leftovers of killed runs; print what was removed."""
     output = Output(as_json=flags.as_json)
     cleaned = state.remove_stale(also_alive=flags.every)
     output.data(asdict(cleaned))

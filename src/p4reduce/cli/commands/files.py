@@ -15,7 +15,7 @@ from p4switch.base.files import write_text
 
 
 def example(flags: Example) -> None:
-    """Print one, or list them all."""
+    """Print one example, or a list of all."""
     if flags.kind is None:
         output = Output()
         output.table(("kind", "is read by"), [(name, readers) for name, (_, readers) in KINDS.items()])
@@ -31,7 +31,7 @@ def content(kind: str) -> str:
 
 
 def report(flags: ReportFlags) -> None:
-    """Write the page."""
+    """Write the page, or another form of the results."""
     output = Output(as_json=flags.as_json)
     sweeps = [is_sweep(path) for path in flags.files]
     if any(sweeps) and any(form is not None for form in (flags.prometheus, flags.tensorboard, flags.spans)):

@@ -18,7 +18,7 @@ _LOOK_S: Final = 0.05
 
 
 def join(flags: JoinRank) -> None:
-    """Become the script. ``ClusterError`` without a ticket, ``BadInput`` without a rank."""
+    """Replace this process by the script as a rank. ``ClusterError`` without a ticket, ``BadInput`` without a rank."""
     rank = rank_of(os.environ) if flags.rank is None else flags.rank
     deadline = time.monotonic() + CONNECT_TIMEOUT_S
     while not flags.ticket.exists() and time.monotonic() < deadline:  # the network is being built

@@ -39,7 +39,7 @@ _print = threading.Lock()
 
 
 def launch(flags: Launch) -> None:
-    """Start the ranks, again where they fail and may be; print and write what came of it."""
+    """Start the ranks, restart them if allowed after a failure, and print and write the results."""
     output = Output(as_json=flags.as_json)
     command, experiment = flags.command, flags.experiment
     claim(out=flags.out, pcap=flags.pcap)

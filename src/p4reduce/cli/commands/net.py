@@ -28,7 +28,7 @@ from p4reduce.views.live.session import watch_running
 
 
 def up(flags: NetUp) -> None:
-    """Build one, and leave it"""
+    """Build a network, and leave it up."""
     output = Output(as_json=flags.as_json)
     programs = own_programs(load(flags.topology), flags.p4_json, flags.p4_info, list(flags.runtime))
     if programs and flags.empty:
@@ -57,7 +57,7 @@ def up(flags: NetUp) -> None:
 
 
 def exec_(flags: NetExec) -> None:
-    """Become a program in a host, or beside the switches."""
+    """Replace this process by a program in a host, or beside the switches."""
     run = find(flags.name)
     net, variables = place(run, flags.node)
     argv = list(flags.command[1:] if flags.command[0] == "--" else flags.command)
@@ -65,7 +65,7 @@ def exec_(flags: NetExec) -> None:
 
 
 def pcap(flags: NetPcap) -> None:
-    """Become what captures at a port."""
+    """Replace this process by a program that captures at a port."""
     run = find(flags.name)
     net, _ = place(run, flags.node)
     port = interface(run, flags.node, flags.port)
@@ -74,7 +74,7 @@ def pcap(flags: NetPcap) -> None:
 
 
 def shell(flags: NetShell) -> None:
-    """Become p4runtime-shell on a switch."""
+    """Replace this process by p4runtime-shell on a switch."""
     run = find(flags.name)
     if flags.switch not in run.info["switches"]:
         raise BadInput(f"{flags.switch!r} is not a switch of {run.name!r}: there are {', '.join(run.info['switches'])}")
@@ -84,7 +84,7 @@ def shell(flags: NetShell) -> None:
 
 
 def list_(flags: NetList) -> None:
-    """Those that stand, and those that were killed."""
+    """List the networks that are up, and those that were killed."""
     output = Output(as_json=flags.as_json)
     runs = standing()
     output.data([_plain(run) for run in runs])
@@ -95,7 +95,7 @@ def list_(flags: NetList) -> None:
 
 
 def down(flags: NetDown) -> None:
-    """Take one down, or all."""
+    """Take down one network, or all."""
     output = Output(as_json=flags.as_json)
     names = [run.name for run in standing()] if flags.every else [find(flags.which).name]
     for name in names:

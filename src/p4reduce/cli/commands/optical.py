@@ -75,7 +75,7 @@ def _planned(flags: OpticalPlan | OpticalRun | OpticalRegroom, output: Output) -
 
 
 def plan(flags: OpticalPlan) -> None:
-    """Lightpaths, wavelengths and slots."""
+    """Show the lightpaths, wavelengths and slots of a plan."""
     output = Output(as_json=flags.as_json)
     made = _planned(flags, output)
     output.data(made.as_data())
@@ -101,7 +101,7 @@ def plan(flags: OpticalPlan) -> None:
 
 
 def run(flags: OpticalRun) -> None:
-    """Play the plan."""
+    """Play a plan on packets."""
     from p4reduce.play.optical import play  # noqa: PLC0415  (compiles the switch)
 
     output = Output(as_json=flags.as_json)
@@ -112,7 +112,7 @@ def run(flags: OpticalRun) -> None:
 
 
 def regroom(flags: OpticalRegroom) -> None:
-    """Play the change."""
+    """Play the change from a plan to its re-groomed plan on packets."""
     from p4reduce.play.optical import play  # noqa: PLC0415
 
     output = Output(as_json=flags.as_json)
@@ -159,7 +159,7 @@ def _cell(measure: str, values: list[float]) -> str:
 
 
 def compare(flags: OpticalCompare) -> None:
-    """A line for each policy."""
+    """Print a line for each policy."""
     output = Output(as_json=flags.as_json)
     network = wdm_of(flags.topology)
     trials: list[dict[str, Any]] = []
@@ -181,7 +181,7 @@ ARRIVED: Final = {"blocked": "{:.1%}", "interrupted": "{:.1%}", "running": "{:.1
 
 
 def arrivals(flags: OpticalArrivals) -> None:
-    """Blocking by load."""
+    """Print the share of blocked tasks by load."""
     output = Output(as_json=flags.as_json)
     network = wdm_of(flags.topology)
     outcomes, rows = [], []
@@ -210,7 +210,7 @@ def arrivals(flags: OpticalArrivals) -> None:
 
 
 def spine(flags: OpticalSpine) -> None:
-    """A line for each way to share transceivers."""
+    """Print a line for each way to share transceivers."""
     from p4reduce.play.spine import FIBRE, play_spine, spine_of  # noqa: PLC0415  (compiles the switch)
     from p4reduce.play.turns.installing import physical  # noqa: PLC0415
 

@@ -44,7 +44,7 @@ NETWORK: Final = "p4reduce.views.live.tasks_network"
 
 
 def orchestrate(flags: Orchestrate) -> None:
-    """Run the tasks, on a network that is there or is started."""
+    """Run the tasks on a network that is running or is started."""
     output = Output(as_json=flags.as_json)
     most = bundled(flags.lanes).slots
     if flags.switch_slots is not None and flags.switch_slots > most:

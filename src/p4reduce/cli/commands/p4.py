@@ -16,7 +16,7 @@ from p4switch.program.loader import load_program
 
 
 def check(flags: P4Check) -> None:
-    """Say what is wrong with a program."""
+    """Print the errors and warnings of a program."""
     output = Output(as_json=flags.as_json)
     compilation = _compiled(flags)
     _show(compilation, output, [])
@@ -25,7 +25,7 @@ def check(flags: P4Check) -> None:
 
 
 def compile_(flags: P4Compile) -> None:
-    """Write what a program is compiled to."""
+    """Write the JSON and the P4Info of a program."""
     output = Output(as_json=flags.as_json)
     compilation = _compiled(flags)
     json_path = flags.target or Path(flags.source.stem + ".json")
@@ -41,7 +41,7 @@ def compile_(flags: P4Compile) -> None:
 
 
 def fits(flags: P4Fits) -> None:
-    """Say how a program lies in a target's stages."""
+    """Print how a program maps to a target's stages."""
     output = Output(as_json=flags.as_json)
     compilation = _compiled(flags)
     if not compilation.ok or compilation.json is None:

@@ -24,7 +24,7 @@ FLAGS: Final = ("resend", "saturated", "ecn_echo")
 
 
 def pcap(flags: Pcap) -> None:
-    """Show packets, or give Wireshark its dissector."""
+    """Show packets, or write Wireshark's dissector."""
     output = Output(as_json=flags.as_json)
     if flags.files:
         rows = [{"file": str(path), **row} for path in flags.files for row in packets(path)]

@@ -19,7 +19,7 @@ from p4switch.base.files import write_text
 
 
 def show(flags: PlanShow) -> None:
-    """Its tree, entries and predicted bytes."""
+    """Show a plan's tree, entries and predicted bytes."""
     output = Output(as_json=flags.as_json)
     experiment = flags.experiment
     plan = plan_for(experiment)

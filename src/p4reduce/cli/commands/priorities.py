@@ -142,7 +142,7 @@ def prepare(document: JobsDocument) -> JobsFile:
 
 
 def policies(flags: PrioritiesPolicies) -> None:
-    """List them."""
+    """List the priority policies."""
     output = Output(as_json=flags.as_json)
     summaries = {name: _first_line(PRIORITY_POLICIES[name]) for name in sorted(PRIORITY_POLICIES)}
     output.data([{"name": name, "says": text} for name, text in summaries.items()])

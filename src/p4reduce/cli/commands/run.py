@@ -133,7 +133,7 @@ def finish(
 
 
 def run(flags: RunFlags) -> None:
-    """Run it; print and write what came of it."""
+    """Run one experiment; print and write its results."""
     output = Output(as_json=flags.as_json)
     experiment = flags.experiment
     claim(out=flags.out, pcap=flags.pcap)
@@ -227,7 +227,7 @@ def _best_plan_ps(experiment: Experiment, output: Output, *, thorough: bool) -> 
 
 
 def confirm(flags: Confirm) -> None:
-    """Run it everywhere, and compare."""
+    """Run the work in virtual and in real time, and compare the results."""
     output = Output(as_json=flags.as_json)
     claim(out=flags.out)
     machines = None
@@ -410,7 +410,7 @@ HEAD: Final = """\
 
 
 def perf(flags: Perf) -> None:
-    """Measure each plan; print it as it comes."""
+    """Measure each plan, and print its rows at once."""
     output = Output(as_json=flags.as_json)
     experiments, collective = flags.experiments, flags.collective
     claim(out=flags.out)
@@ -521,7 +521,7 @@ def _engines_beside(output: Output, rows: Sequence[PerfRow], plan: Any) -> None:
 
 
 def replay(flags: ReplayFlags) -> None:
-    """Play the traces with each plan; or write the example."""
+    """Play the traces with each plan, or write the example."""
     output = Output(as_json=flags.as_json)
     if flags.example is not None:
         _write_example(flags.example, flags.workers or EXAMPLE_RANKS, output)

@@ -27,7 +27,7 @@ POLL_S: Final = 0.2
 
 
 def conf(flags: SlurmConf) -> None:
-    """Write the files."""
+    """Write the configuration files of a cluster."""
     output = Output(as_json=flags.as_json)
     network = load(flags.topology)
     ports = {host.name: 26818 + number for number, host in enumerate(network.workers)}
@@ -42,7 +42,7 @@ def conf(flags: SlurmConf) -> None:
 
 
 def up(flags: SlurmUp) -> None:
-    """Start it, and choose hosts until Ctrl-C."""
+    """Start a cluster, and choose hosts for its jobs until Ctrl-C."""
     output = Output(as_json=flags.as_json)
     network = load(flags.topology)
     planner = Planner(network, policy=flags.placement, order=flags.order, backfill=not flags.no_backfill)
@@ -63,7 +63,7 @@ def up(flags: SlurmUp) -> None:
 
 
 def exec_(flags: SlurmExec) -> None:
-    """Become a program beside a cluster."""
+    """Replace this process by a program with a cluster's environment."""
     run = _find(flags.name)
     argv = list(flags.command[1:] if flags.command[0] == "--" else flags.command)
     environment = {**os.environ, **_variables(run)}
@@ -74,7 +74,7 @@ def exec_(flags: SlurmExec) -> None:
 
 
 def move(flags: SlurmMove) -> None:
-    """Have a job queued again."""
+    """Requeue a job."""
     client = _client(_find(flags.name))
     job = next((candidate for candidate in client.jobs() if candidate.number == flags.number), None)
     if job is None or job.over:

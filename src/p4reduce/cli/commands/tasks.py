@@ -8,7 +8,7 @@ from p4reduce.control_plane.orchestrator import PlanPhase, Store, TaskRow, read_
 
 
 def submit(flags: TasksSubmit) -> None:
-    """Queue them."""
+    """Queue the tasks of files."""
     output = Output(as_json=flags.as_json)
     tasks = read_traces(list(flags.traces))  # before the database file is created
     with Store(flags.database) as store:
@@ -18,7 +18,7 @@ def submit(flags: TasksSubmit) -> None:
 
 
 def list_(flags: TasksList) -> None:
-    """All of them, with their states."""
+    """List all tasks with their states."""
     output = Output(as_json=flags.as_json)
     with Store(flags.database) as store:
         rows = store.tasks()
@@ -27,7 +27,7 @@ def list_(flags: TasksList) -> None:
 
 
 def show(flags: TasksShow) -> None:
-    """One, and its history."""
+    """Show a task and its history."""
     output = Output(as_json=flags.as_json)
     with Store(flags.database) as store:
         row, history = store.task(flags.name), store.history
@@ -68,7 +68,7 @@ def show(flags: TasksShow) -> None:
 
 
 def swaps(flags: TasksSwaps) -> None:
-    """What swaps of trees saved and cost."""
+    """Show the savings and costs of swaps of trees."""
     output = Output(as_json=flags.as_json)
     with Store(flags.database) as store:
         rows = store.history.swaps()
@@ -86,7 +86,7 @@ def swaps(flags: TasksSwaps) -> None:
 
 
 def cancel(flags: TasksCancel) -> None:
-    """Ask for it."""
+    """Ask the orchestrator to cancel a task."""
     with Store(flags.database) as store:
         store.request_cancel(flags.name)
     Output().note(f"task {flags.name} will be cancelled at the orchestrator's next check")

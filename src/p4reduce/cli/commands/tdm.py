@@ -24,7 +24,7 @@ from p4switch.base.values import PS_PER_S
 
 
 def plan(flags: TdmPlan) -> None:
-    """Groups, hosts, trees, circuits and windows, as predicted."""
+    """Show the predicted groups, hosts, trees, circuits and windows."""
     output = Output(as_json=flags.as_json)
     network = parse_network(flags.topology)
     with progress_bar(output) as open_bar:

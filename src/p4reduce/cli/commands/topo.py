@@ -31,7 +31,7 @@ SHOWN: Final = 200
 
 
 def list_(flags: TopoList) -> None:
-    """Bundled ones and builders."""
+    """List the bundled topologies and the builders."""
     output = Output(as_json=flags.as_json)
     bundled = [(name, topologies.load(name)) for name in topologies.bundled()]
     output.data(
@@ -48,7 +48,7 @@ def list_(flags: TopoList) -> None:
 
 
 def show(flags: TopoShow) -> None:
-    """Nodes, addresses and links of one."""
+    """Show the nodes, addresses and links of a topology."""
     output = Output(as_json=flags.as_json)
     topology = topologies.load(flags.topology)
     output.data({"name": topology.name, "nodes": _nodes(topology), "links": _links(topology)})
@@ -68,7 +68,7 @@ def show(flags: TopoShow) -> None:
 
 
 def capable(flags: TopoCapable) -> None:
-    """Which switches should aggregate for some tasks."""
+    """Choose the switches that should aggregate for some tasks."""
     output = Output(as_json=flags.as_json)
     topology = topologies.load(flags.topology)
     wanted = read_trace(flags.tasks)
@@ -82,7 +82,7 @@ def capable(flags: TopoCapable) -> None:
 
 
 def upgrade(flags: TopoUpgrade) -> None:
-    """Which switches should be made programmable."""
+    """Choose the switches that should be made programmable."""
     output = Output(as_json=flags.as_json)
     topology = topologies.load(flags.topology)
     search = Upgrade(topology, worker_hosts(topology, flags.workers), flags.elements, flags.lanes)
@@ -123,7 +123,7 @@ def upgrade(flags: TopoUpgrade) -> None:
 
 
 def import_(flags: TopoImport) -> None:
-    """A topology of a file of another program."""
+    """Convert a file of another program to a topology."""
     output = Output(as_json=flags.as_json)
     topology, left_out = topologies.import_file(
         flags.file, flags.form, hosts=flags.hosts, servers=flags.servers, rate=flags.rate, delay=flags.delay

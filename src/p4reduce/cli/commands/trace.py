@@ -31,7 +31,7 @@ from p4switch.trace.to_text import NOTHING, SourceLines, of_folder
 
 
 def trace(flags: TraceFlags) -> None:
-    """Run the packets, and show what happens to each."""
+    """Run the packets, and show the processing of each."""
     output = Output(as_json=flags.as_json)
     loaded, roots = _program(flags.program, flags.bundled, flags.source)
     if flags.p4info is not None:
