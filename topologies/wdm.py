@@ -130,17 +130,17 @@ class Wdm:
         for link in kept.values():
             free[link.a].remove(link.port_a)
             free[link.b].remove(link.port_b)
-        need = Counter[str]()
+        paths = tuple(paths)
+        need = Counter(end for number, path in enumerate(paths) if number not in kept for end in (path[0], path[-1]))
+        for name, count in need.items():
+            if count > len(free[name]):
+                raise TopologyError(f"{name}: {count} new lightpaths, but {len(free[name])} free transponders")
         links = []
         for number, path in enumerate(paths):
-            a, b = path[0], path[-1]
             if number in kept:
                 links.append(kept[number])
                 continue
-            need.update((a, b))
-            for name in (a, b):
-                if not free[name]:
-                    raise TopologyError(f"{name}: {need[name]} lightpaths more than it has transponders")
+            a, b = path[0], path[-1]
             delay_ps = self.delay_ps(path) + SURFACING_PS
             links.append(Link(a, free[a].pop(), b, free[b].pop(), self.rate_bps, delay_ps))
         return tuple(links)
