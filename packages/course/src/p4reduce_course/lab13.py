@@ -139,7 +139,7 @@ def flows(own: Numbers, draws: Draws) -> Sequence[Scenario]:
 
 
 def shared(own: Numbers, draws: Draws) -> Sequence[Scenario]:
-    """Returns pairs of flows in cells 16 or 32 apart or equal: one goes on after its pause, 1 us after the other."""
+    """Returns scenarios of two flows with cells 0, 16 or 32 apart: one resumes 1 us after a frame of the other."""
     random, gap, frames, at = draws.generator("shared"), own["gap"], [], 10_000
     for apart in (FLOWS // 2, FLOWS // 4, 0, FLOWS // 2, FLOWS // 4, 0):
         while True:
