@@ -331,7 +331,7 @@ class Partial:
 
 
 class Residuals:
-    """Numbers that one worker's operations left out; they go into its next operation on the same tensor only.
+    """Numbers that one worker's operations left out; they are added to its next operation on the same tensor only.
 
     An operation calls ``add_to`` before, and ``keep`` with the same tensor after.
     """

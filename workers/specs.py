@@ -11,7 +11,7 @@ from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.wire import INC, INC_UDP_PORT
 from p4switch.base.values import PS_PER_MS, PS_PER_US
 
-# What an endpoint is made from: addresses and the timing of retransmission.
+# Parts of specifications: addresses, the timing of retransmission, congestion control.
 
 
 TOKEN_BITS: Final = INC["token"].bits
@@ -128,7 +128,7 @@ CLOSED: Final = 8
 class _Spec:
     """Fields of all specifications: the endpoint's address, its job and epoch, its first seq, and its class.
 
-    priority: 0..7; a host asks its endpoints of the highest class first for frames, those of one class in turn.
+    priority: class 0..7; a host asks endpoints of the highest class first for frames, those of one class in turn.
     """
 
     link: HostAddress

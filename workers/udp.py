@@ -55,7 +55,7 @@ from p4switch.native.memory import (
     sendmmsg,
 )
 
-# The state of a port: what the compiled loop reads and writes beside the endpoints.
+# The state of a port, which the compiled loop reads and writes besides the endpoints.
 
 
 BATCH: Final = 64
@@ -408,7 +408,7 @@ def run(eps: Any, ports: Any, watched: int, wait_ns: int) -> Any:
 
 
 BUFFER_BYTES: Final = 8 << 20
-"""bytes asked of the kernel for each direction; it gives what ``net.core.rmem_max`` and ``wmem_max`` allow"""
+"""buffer size requested for each direction; ``net.core.rmem_max`` and ``wmem_max`` limit it"""
 _ALIGNMENT: Final = 64
 # Linux's <asm/socket.h> and <linux/in.h>; Python's socket module does not name them all.
 _SO_NO_CHECK: Final = 11

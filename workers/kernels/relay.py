@@ -379,7 +379,7 @@ def _is_lost(e: Any, slot: Any, seq: int, latest: int) -> Any:
 
 @kernel
 def _asked(e: Any, seq: int, peer: int, latest: int) -> Any:
-    """Answer a child that lacks a RESULT. If the RESULT was sent and may still be on its way, the child is told so."""
+    """Answer a child that lacks a RESULT. If the RESULT was sent and may still be in flight, tell the child so."""
     slot = _slot_at(e, seq)
     if slot.seq != seq:
         return _queue_question(e, seq, _QUESTION, peer) if _may_open(e, slot, seq) else _WRONG_SEQ

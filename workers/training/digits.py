@@ -111,7 +111,7 @@ IMAGES: Final = 1797
 
 
 class DataError(BadInput, RuntimeError):
-    """The data set is not there; the message says what to install."""
+    """The data set is missing; the message says what to install."""
 
 
 @dataclass(frozen=True)

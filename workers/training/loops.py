@@ -184,7 +184,7 @@ ACCURACY: Final = "test_accuracy"
 
 
 class TrainingGroup(Protocol):
-    """What training needs of ``p4reduce.group.communicator.Communicator``."""
+    """The part of ``p4reduce.group.communicator.Communicator`` that training needs."""
 
     @property
     def rank(self) -> int:

@@ -95,7 +95,7 @@ class LabRank:
     """One rank while a job runs.
 
     Attributes:
-        most_calls, most_elements: bounds on what the rank may start.
+        most_calls, most_elements: most calls and elements that the rank may start.
         calls: the calls that the rank has started, in order.
         began_s: start of its backward pass, seconds of virtual time.
         failed: the network's error, if there was one.

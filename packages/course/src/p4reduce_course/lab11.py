@@ -48,7 +48,7 @@ class Router:
     def __init__(self, numbers: Numbers, setup: Setup, *, ttl: int = 1, least: int = 2, update: bool = True,
             verify: bool = True, options: bool = False, macs: str = "both", mark: str = "dst", cut: bool = True,
             miss: bool = True) -> None:  # fmt: skip
-        """Makes a router with the routes of a setup; named arguments are mistakes."""
+        """Makes a router with the routes of a setup; each named argument selects a mistake."""
         self.own = OWN + numbers["own"]
         self.ttl, self.least, self.update, self.verify, self.options = ttl, least, update, verify, options
         self.macs, self.mark, self.cut, self.miss = macs, mark, cut, miss

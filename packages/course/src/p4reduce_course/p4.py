@@ -229,7 +229,7 @@ def full(workers: int) -> int:
 
 
 _LIMIT: Final = 1 << 16
-"""bytes of a student's program"""
+"""most bytes of a student's program"""
 _SHOWN: Final = 5
 """most compiler errors that are shown at once"""
 

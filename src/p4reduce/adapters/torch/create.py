@@ -113,7 +113,7 @@ OUT: Final = "P4REDUCE_OUT"
 LISTEN: Final = "P4REDUCE_LISTEN"
 """Addresses of rank 0's machine for ranks of others, separated by commas."""
 JOB_PEM: Final = "P4REDUCE_JOB_PEM"
-"""File of a key and its certificate for those ranks, in place of one that rank 0 makes and gives to torch's store."""
+"""File of a key and its certificate for those ranks; if unset, rank 0 makes a key and puts it into torch's store."""
 CLOSE_S: Final = 20.0
 """seconds for a network to write its result and end"""
 

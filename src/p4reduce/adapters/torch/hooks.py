@@ -1,4 +1,4 @@
-"""DDP communication hooks over the switches, for those who keep gloo as their process group.
+"""DDP communication hooks over the switches, for users who keep gloo as their process group.
 
 ``model.register_comm_hook(None, p4reduce.torch.hook)`` sums each bucket as it is. ``Int8`` and ``TopK`` send less and
 keep what they did not send for the next step (error feedback: Seide et al., 1-bit SGD, Interspeech 2014; Stich et al.,
@@ -32,7 +32,7 @@ def hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tens
     world = the_world()
     buffer = bucket.buffer().div_(world.size)
     array = array_of(buffer)
-    next_comes = not bucket.is_last()  # before anybody waits for this one
+    next_comes = not bucket.is_last()  # before this bucket is waited for
     name = f"bucket {bucket.index()}"
     start = world.time.now
     handle = world.communicator.all_reduce(array, start=start, not_finite="nan", followed=next_comes, name=name)

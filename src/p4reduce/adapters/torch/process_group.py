@@ -325,7 +325,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
         why: the reason for gloo, if it is neither the tensors nor ``op``.
         """
-        _ = self._time.now  # what was computed before is noted before
+        _ = self._time.now  # account for earlier computation first
         others = {peer: octets for peer, octets in sent.items() if peer != self.rank()}
 
         def begun() -> Callable[[], None]:
@@ -335,7 +335,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         return GlooCall(self._gloo, begun, self._time)
 
     def _note_gloo(self, called: str, tensors: Any, op: Any = None, why: str = "") -> None:
-        """Count a call that gloo carries; warn when one comes again and again."""
+        """Count a call that gloo carries; warn if calls of its kind are repeated."""
         given = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         kind = str(given[0].dtype).removeprefix("torch.") if given else "-"
         if op is not None and not _is_sum(op, given):
@@ -358,7 +358,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def _message(self, carry: Any, tensors: Any, peer: int, tag: int, *, sends: bool) -> HeldWork:
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        _ = self._time.now  # what was computed before is noted before
+        _ = self._time.now  # account for earlier computation first
         work = carry(tensors, peer, tag)
         wait = self._comm.sent(peer, _octets(tensors), tag, sends=sends)
         self._note_gloo("send" if sends else "receive", tensors, why=MESSAGES)

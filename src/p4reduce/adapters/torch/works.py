@@ -295,7 +295,7 @@ class WorkOfSeveral(HeldWork):
 
         def tensors(future: Any) -> list[torch.Tensor]:
             for part in future.value():
-                part.value()  # raises what went wrong
+                part.value()  # raises the error
             return self._tensors
 
         return every.then(tensors)

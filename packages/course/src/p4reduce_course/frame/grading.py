@@ -193,8 +193,8 @@ def grade(
 
     Args:
         folder: the submission.
-        lab: number or name; None: the folder says which.
-        student: the student whose parameters apply; None: the folder says who.
+        lab: number or name; None: the lab that the folder indicates.
+        student: the student whose parameters apply; None: the student that the folder names.
         seed: seed of the secret inputs.
         only: names of parts; none: all.
         follow: whether ``folder`` itself may be a symbolic link.

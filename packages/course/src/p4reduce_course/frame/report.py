@@ -100,7 +100,7 @@ class Check:
         subject: the part of the lab to which it belongs.
         title: what is checked.
         passed: whether it passed; None: not tried, because an earlier check failed.
-        finding: the reason of a failure.
+        finding: the reason for a failure; None if there is none.
         points: the points of a check that passes.
     """
 

@@ -64,7 +64,7 @@ _PEER: Final = 8
 _TYPE: Final = 9
 _KIND: Final = 12
 _RESULT: Final = 14
-"""Reasons of p4src/refuse.p4 that have a message of their own."""
+"""Reasons of p4src/refuse.p4 for which there is a special message."""
 
 
 def refused(role: Role, student: Student, step: PacketStep, answer: PacketAnswer) -> Said:
