@@ -150,7 +150,7 @@ class _InNetwork(_Spec):
     """
 
     parent: HostAddress
-    """the first aggregating switch, for a server the root: its own IP address, with the MAC address of the next hop"""
+    """the first aggregating switch (for a server, the root): its IP address, with the MAC address of the next hop"""
     _: KW_ONLY
     slots: int
     members: int

@@ -1,8 +1,9 @@
 """Lanes of 16 and 8 bits, compiled: two or four in each word on the wire; ``numbers.py`` has the same in NumPy.
 
 Words, and lanes within them, are in network order, so a frame holds its lanes in ascending order. At 8 bits rounding
-is stochastic: a number is rounded up with the probability of its fractional part, so that sums are unbiased. The random number is a function of the sender, the iteration, the chunk and the place in it, so that
-resent frames are identical, also in real time, and runs can be repeated exactly.
+is stochastic: a number is rounded up with the probability of its fractional part, so that sums are unbiased. The
+random number is a function of the sender, the iteration, the chunk and the place in it, so that resent frames are
+identical, also in real time, and runs can be repeated exactly.
 """
 
 from typing import Any, Final

@@ -109,7 +109,7 @@ Ask = Callable[..., Any]
 
 
 class ActPlay:
-    """The acts of one network, in order. A failed act ends the play: the later acts fail in the same way."""
+    """The acts of one network, in order. After a failed act other than ``entries``, later acts fail in the same way."""
 
     def __init__(self, scene: TwoJobScene, room: Room, ask: Ask, first_epoch: int, where: str) -> None:
         """Prepares the acts. ``ask(name, *arguments)`` calls a student's function with the room's p4rt."""

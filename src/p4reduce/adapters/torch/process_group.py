@@ -144,10 +144,10 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     reduce_scatter_tensor_coalesced = _reduce_scatter_several
 
     def reduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> HeldWork:
-        """The sum at one rank, carried as an all-reduce; the others' tensors stay as they are."""
+        """Form the sum at one rank, carried as an all-reduce; the others' tensors stay as they are."""
         tensors, opts = _normal(tensors, opts, dist.ReduceOptions)
         if not (is_carried(tensors) and _is_sum(opts.reduceOp, tensors)):
-            sent = self._to_all(share := -(-_octets(tensors) // self.size()))  # added up where it comes, then sent on
+            sent = self._to_all(share := -(-_octets(tensors) // self.size()))  # a share, summed there and sent on
             sent[opts.rootRank] += share
             return self._by_gloo("reduce", tensors, opts.reduceOp, sent=sent).reduce(tensors, opts)
         own = opts.rootRank == self.rank()

@@ -19,7 +19,7 @@ from p4reduce.group.remote import COMPUTE
 # - ``declared`` (the default): computation takes no virtual time but that of ``compute`` and ``time_backward``.
 # - ``measured`` or ``measured:FACTOR``: processor time of the calling thread between two collectives, times FACTOR.
 #
-# In real time computation takes as long as it takes.
+# In real time, computation takes its actual time.
 
 
 class _Pending(Protocol):
