@@ -201,7 +201,7 @@ def _canvas(folder: Path, scratch: Path) -> list[HandedIn]:
 
 
 def _student(names: Sequence[str], roster: Roster) -> str | None:
-    """Returns the student with one of these names, or whose ``-name`` ends one (GitHub Classroom); None if there is none."""
+    """Returns the student with one of these names, or whose ``-name`` ends one (GitHub Classroom); None if unknown."""
     for name in names:
         if (student := roster.get(name.casefold())) is not None:
             return student
