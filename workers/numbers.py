@@ -1,6 +1,6 @@
 """Numbers on the wire: float32 to int32 lanes and back, by block floating point or by a fixed scale.
 
-One interface, ``Numbers``, and three ways to fill it: ``BlockFloat`` and ``FixedScale`` for sums in the network,
+One interface, ``Numbers``, and three implementations: ``BlockFloat`` and ``FixedScale`` for sums in the network,
 ``RawFloat`` for host-side baselines, which move float32 bits. The methods here are the NumPy reference;
 ``kernels/chunks.py`` holds the compiled loops, tested equal to them.
 
@@ -16,8 +16,8 @@ and headroom h = ceil(log2 n)::
 
 No overflow: |x| < 2**e gives |q| <= 2**(30-h), and n <= 2**h of them add up to 2**30 at most.
 
-In lanes of B = 16 or 8 bits, 30 is B - 2. At 8 bits q is rounded by chance: floor(x * 2**(6-h-e) + r), 0 <= r < 1
-a function of sender, iteration, chunk and place (``chances``). So its mean is exact, and the error below u, not u/2.
+With lanes of B = 16 or 8 bits, 30 becomes B - 2. At 8 bits rounding is stochastic: q = floor(x * 2**(6-h-e) + r), with
+0 <= r < 1 from sender, iteration, chunk and place (``chances``). So the mean of q is exact; its error is below u.
 
 Error: with the unit u = 2**(e+h-30), |q*u - x| <= u/2, since rint is at most 1/2 off. Summed over n workers the
 integer part of the error is at most n*u/2 = n * 2**(e+h-31); the last step adds one float32 rounding of the result.
@@ -34,24 +34,23 @@ from p4reduce.workers.wire import WORD_BITS
 
 EXPONENT_BIAS: Final = 127
 UNANNOUNCED: Final = 255
-"""in the place of the exponent of a chunk of the next operation: not posted yet. It is the largest, so one worker that
-says so is heard by all; a chunk that has it (abs(x) >= 2**127) is agreed on like one that was not announced."""
+"""announced for a chunk of the next operation that is not posted yet. It is the largest value, so one such worker
+overrides all others; a chunk that really has it (abs(x) >= 2**127) is treated as one that was not announced."""
 MAX_BIASED: Final = 255
 EXCESS: Final = 6
-"""bits by which an exponent that is guessed may be larger than the one that is agreed on; each doubles the error's
-bound"""
+"""bits by which a guessed exponent may exceed the agreed one; each doubles the error bound"""
 INT32_MAX: Final = 2**31 - 1
 BY_CHANCE_BITS: Final = 8
-"""lanes of so many bits are rounded up or down by chance"""
+"""lanes of this many bits are rounded stochastically"""
 FEWEST_BITS: Final = 7
-"""that lanes should leave for the number of one worker, or a run has to ask for coarse ones"""
+"""bits that lanes should leave for the number of one worker; a run with fewer must ask for coarse sums"""
 MIX_A: Final = 0x85EBCA6B
 MIX_B: Final = 0xC2B2AE35
-"""odd multipliers between the shifts by which 32 bits are mixed (Appleby's finalizer of MurmurHash3, public domain)"""
+"""odd multipliers of the 32-bit hash (Appleby's finalizer of MurmurHash3, public domain)"""
 PLACE_STEP: Final = 0x9E3779B9
-"""2**32 over the golden ratio: how far the numbers of neighbours lie apart before they are mixed"""
+"""2**32 over the golden ratio: distance of the inputs of neighbouring elements to the 32-bit hash"""
 MAX_MEMBERS: Final = 65535
-"""the ``count`` field has 16 bits"""
+"""most workers of a job: the ``count`` field has 16 bits"""
 
 
 class NumberMode(IntEnum):
@@ -73,7 +72,7 @@ class NonFiniteError(ValueError):
 
 
 def headroom(members: int) -> int:
-    """H = ceil(log2 n), the bits that a sum of n may grow by."""
+    """Bits by which a sum of n numbers may grow: ceil(log2 n)."""
     if not 1 <= members <= MAX_MEMBERS:
         raise ValueError(f"members: {members}, must be 1..{MAX_MEMBERS}")
     return (members - 1).bit_length()
@@ -110,7 +109,7 @@ class Scale:
 
 
 def mixed(number: NDArray[np.uint64] | int) -> NDArray[np.uint64]:
-    """32 bits, each of which depends on all of them: the same for the same number."""
+    """Hash numbers to 32 bits each; every bit depends on all bits of the number."""
     value = np.atleast_1d(np.asarray(number, np.uint64)) & np.uint64(0xFFFFFFFF)
     value ^= value >> np.uint64(16)
     value = (value * np.uint64(MIX_A)) & np.uint64(0xFFFFFFFF)
@@ -120,7 +119,7 @@ def mixed(number: NDArray[np.uint64] | int) -> NDArray[np.uint64]:
 
 
 def chance_key(ip: int, job: int, iteration: int, chunk: int) -> int:
-    """The key of a chunk's chances, from the worker's IPv4 address, the job, the iteration and the chunk's number."""
+    """The key of a chunk's random numbers, from the worker's IPv4 address, job, iteration and the chunk's number."""
     key = ip
     for more in (job, iteration, chunk):
         key = int(mixed(key)[0]) ^ more
@@ -128,7 +127,7 @@ def chance_key(ip: int, job: int, iteration: int, chunk: int) -> int:
 
 
 def chances(key: int, count: int) -> NDArray[np.float64]:
-    """``count`` numbers in 0 <= r < 1 for the elements of a chunk, by its ``chance_key``."""
+    """``count`` pseudo-random numbers 0 <= r < 1 for the elements of a chunk, from its ``chance_key``."""
     places = np.arange(count, dtype=np.uint64) * np.uint64(PLACE_STEP)
     return mixed(np.uint64(key) + places).astype(np.float64) * 2.0**-32
 
@@ -139,9 +138,9 @@ def bits_left(bits: int, members: int) -> int:
 
 
 def check_bits(bits: int, members: int, *, coarse: bool = False) -> None:
-    """``ValueError`` where lanes of so many bits say too little of each worker's numbers, with block floating point.
+    """Raise ``ValueError`` if block floating point leaves too few of ``bits`` bits for each worker's number.
 
-    coarse: whether fewer than ``FEWEST_BITS`` bits are meant.
+    coarse: whether fewer than ``FEWEST_BITS`` bits are acceptable.
     """
     left = bits_left(bits, members)
     if left < 1:
@@ -160,7 +159,7 @@ class Numbers(Protocol):
 
     @property
     def mode(self) -> NumberMode:
-        """The compiled core's code of this way."""
+        """The compiled core's code of this mode."""
 
     def scale(self, exponent: int, members: int) -> Scale:
         """The factors for a chunk with this agreed exponent and this many workers."""
@@ -168,7 +167,7 @@ class Numbers(Protocol):
     def quantize(
         self, values: NDArray[np.float32], exponent: int, members: int, key: int = 0
     ) -> tuple[NDArray[np.int32], int]:
-        """One worker's lanes, and how many elements had to be held back (saturated). ``key``: of ``chance_key``."""
+        """One worker's lanes, and the number of saturated elements. ``key``: a value of ``chance_key``."""
 
     def dequantize(self, sums: NDArray[np.int32], exponent: int, members: int) -> NDArray[np.float32]:
         """The sum as float32."""
@@ -178,7 +177,7 @@ class Numbers(Protocol):
 
 
 class _Scaled:
-    """Quantization by a pair of factors, shared by both integer ways."""
+    """Quantization by a pair of factors, shared by both integer modes."""
 
     bits: int
 
@@ -187,18 +186,18 @@ class _Scaled:
 
     @property
     def most_off(self) -> float:
-        """Units by which a lane may differ from the number that it stands for."""
+        """Largest rounding error of a lane, in units of the lane."""
         return 1.0 if self.by_chance else 0.5
 
     @property
     def by_chance(self) -> bool:
-        """Whether numbers are rounded up or down by chance."""
+        """Whether rounding is stochastic."""
         return self.bits == BY_CHANCE_BITS
 
     def quantize(
         self, values: NDArray[np.float32], exponent: int, members: int, key: int = 0
     ) -> tuple[NDArray[np.int32], int]:
-        """One worker's lanes (int32), and how many elements saturated. ``key``: of ``chance_key``."""
+        """One worker's lanes (int32), and the number of saturated elements. ``key``: a value of ``chance_key``."""
         scale = self.scale(exponent, members)
         product = values.astype(np.float64) * scale.up
         exact = np.floor(product + chances(key, values.size)) if self.by_chance else np.rint(product)
@@ -217,7 +216,7 @@ class BlockFloat(_Scaled):
 
     speculates: an all-reduce does not wait for its first exponents where it can guess them (docs/protocol.md,
     Speculation); a guess may be larger than the exponent by ``EXCESS`` bits, each of which doubles the error's bound.
-    bits: of a lane.
+    bits: bits of a lane.
     """
 
     mode: NumberMode = NumberMode.BLOCK
@@ -225,7 +224,7 @@ class BlockFloat(_Scaled):
     bits: int = WORD_BITS
 
     def scale(self, exponent: int, members: int) -> Scale:
-        """2**(B-2-h-e), its inverse, and 2**(B-2-h), the bound of numbers that keep to the exponent."""
+        """2**(B-2-h-e), its inverse, and 2**(B-2-h), the largest lane of numbers within the exponent."""
         if not 0 <= exponent <= 255:
             raise ValueError(f"exponent: {exponent}, must be 0..255 (biased by {EXPONENT_BIAS})")
         free = bits_left(self.bits, members)
@@ -235,7 +234,7 @@ class BlockFloat(_Scaled):
     def error_bound(self, result: NDArray[np.float32], exponent: int, members: int) -> NDArray[np.float64]:
         """N * 2**(e+h-31) + the float32 rounding of the result; 0 for a chunk of zeros.
 
-        With lanes of B bits 31 is B - 1, and at 8 bits 6.
+        With lanes of 16 bits 31 becomes 15, with lanes of 8 bits 6.
         """
         if exponent == 0:
             return np.zeros(result.shape)
@@ -246,7 +245,7 @@ class BlockFloat(_Scaled):
 class FixedScale(_Scaled):
     """q = rint(x * factor). Beyond (2**31 - 1) // n it saturates: the packet says so, and equality is not claimed.
 
-    factor: lanes per unit, e.g. 2**20; finite and > 0. bits: of a lane; 31 above is bits - 1.
+    factor: lanes per unit, e.g. 2**20; finite and > 0. bits: bits of a lane; 31 above becomes bits - 1.
     """
 
     factor: float
@@ -269,13 +268,13 @@ class FixedScale(_Scaled):
 
 
 def with_bits(numbers: BlockFloat | FixedScale | None, bits: int) -> BlockFloat | FixedScale | None:
-    """These numbers in lanes of ``bits`` bits; None, where hosts add float32, stays None."""
+    """The same numbers in lanes of ``bits`` bits; None, which means that hosts add float32, stays None."""
     return None if numbers is None else replace(numbers, bits=bits)
 
 
 @dataclass(frozen=True)
 class RawFloat:
-    """float32 bits as they are: what the baselines without aggregation in the network send."""
+    """The unchanged bits of float32, which the baselines without aggregation in the network send."""
 
     mode: NumberMode = NumberMode.RAW
 
@@ -298,7 +297,7 @@ class RawFloat:
         return np.full(result.shape, np.inf)
 
 
-# Sums that were closed without some: how many contributions each chunk has, and what of one's own came too late.
+# Sums closed without some contributions: how many each chunk has, and the own contributions that came too late.
 
 
 Floats = NDArray[np.float32]
@@ -309,9 +308,9 @@ Arrays = NDArray[np.int64]
 class Partial:
     """Arrays that an ALL_REDUCE of a job with a deadline fills in beside its target.
 
-    counts: uint16, shape (chunks,): contributions in each chunk's sum. late: uint8, shape (chunks,): 1 where this
-    worker's own is not in it. kept: float32, shape (elements,): its own contribution to these chunks; of others what
-    narrow lanes lost of it, else 0.
+    counts: uint16, shape (chunks,): contributions in each chunk's sum. late: uint8, shape (chunks,): 1 if this
+    worker's contribution is not in the sum. kept: float32, shape (elements,): its contribution to these chunks; in
+    others the rounding error of narrow lanes, else 0.
     """
 
     counts: NDArray[np.uint16]
@@ -320,19 +319,19 @@ class Partial:
 
     @classmethod
     def of(cls, elements: int, lanes: int) -> Self:
-        """For an array of ``elements`` in chunks of ``lanes`` elements."""
+        """Arrays of zeros for ``elements`` elements in chunks of ``lanes`` elements."""
         chunks = -(-elements // lanes)
         return cls(np.zeros(chunks, np.uint16), np.zeros(chunks, np.uint8), np.zeros(elements, np.float32))
 
     def runs(self, lanes: int) -> tuple[tuple[int, int], ...]:
-        """(elements, contributions) of one stretch of equal counts after the other."""
+        """(elements, contributions) of each run of chunks with equal counts, in order."""
         edges = [0, *(np.flatnonzero(np.diff(self.counts)) + 1).tolist(), len(self.counts)]
         ends = [min(edge * lanes, len(self.kept)) for edge in edges]
         return tuple((b - a, int(self.counts[edge])) for a, b, edge in zip(ends, ends[1:], edges, strict=False))
 
 
 class Residuals:
-    """Numbers that one worker's operations left out; they go into its next operation on the same tensor only.
+    """Numbers that one worker's operations left out; they are added to its next operation on the same tensor only.
 
     An operation calls ``add_to`` before, and ``keep`` with the same tensor after.
     """
@@ -360,6 +359,6 @@ class Residuals:
         return int(arrays.sum())
 
     def keep_rounding(self, lost: Floats, tensor: str) -> None:
-        """Keep what narrow lanes lost of an operation without a deadline (float32, shape (elements,)) for the next."""
+        """Keep the rounding errors (float32, shape (elements,)) of an operation without a deadline for the next."""
         if tensor:
             self._of[tensor, lost.size] = lost, np.zeros(1, np.int64)

@@ -55,9 +55,10 @@ class Post:
     iteration: the training iteration, 0..2**32-1, in every frame: switches choose priorities by it. words: the
     arrays hold int32 (``array.view(np.float32)``), which are added as they are, or passed on (PULL). poison: NaN and
     infinity do not make the operation an error; the sum of a chunk in which any worker has one is NaN everywhere
-    (block floating point; hosts that add float32 add them as float32). partial: an ALL_REDUCE of floats in the network
-    that may be closed without some (a worker of a job with a deadline). bits: of its lanes, 32, 16 or 8; fewer than 32
-    for an ALL_REDUCE of floats that switches add up. lost: with those, float32 like the source: what rounding took.
+    (block floating point; hosts that add float32 add them as float32). partial: for an ALL_REDUCE of floats in the
+    network that may be closed without some contributions (a worker of a job with a deadline). bits: bits of a lane, 32,
+    16 or 8; below 32 only for an ALL_REDUCE of floats that switches add up. lost: with such lanes, an array like
+    ``source`` for the rounding errors.
     """
 
     collective: Collective
@@ -73,7 +74,7 @@ class Post:
 
     @cached_property
     def length(self) -> int:
-        """Elements."""
+        """Number of elements."""
         for array in (self.source, self.target):
             if array is not None:
                 return len(array)
@@ -103,7 +104,7 @@ class Post:
         return mode == NumberMode.BLOCK and self.collective not in without and not self.words
 
     def depends_on(self, before: "Post") -> bool:
-        """Whether the operation before writes to its source, so that its numbers are not known until that is done."""
+        """Whether the previous operation writes to this one's source, whose numbers are unknown until it is done."""
         if self.source is None or before.target is None:
             return False
         return bool(np.may_share_memory(self.source, before.target))
@@ -132,7 +133,7 @@ def _check_array(name: str, array: Any) -> None:
 
 
 def check(kind: EndpointKind, operation: Post) -> None:
-    """Raises ValueError or TypeError, naming the argument, when an endpoint of this kind cannot do the operation."""
+    """Raises ValueError or TypeError, naming the argument, if an endpoint of this kind cannot do the operation."""
     if kind not in operation.fits:
         _check(kind, operation)
         operation.fits.add(kind)
@@ -211,7 +212,7 @@ _NOWHERE: Final = address_of(_NO_EXPONENTS)
 
 
 def prepare(operation: Post, mode: NumberMode, lanes: int) -> Prepared:
-    """Looks through the source. NonFiniteError names the first NaN or Inf that a sum cannot carry."""
+    """Scans the source. Raises NonFiniteError, which names the element, for a NaN or Inf that a sum cannot carry."""
     [prepared] = prepare_all([operation], [mode], [lanes])
     return prepared
 
@@ -261,38 +262,38 @@ def poison_of(source: Floats, lanes: int) -> tuple[NDArray[np.uint8], NDArray[np
     return exponents, poison
 
 
-# Guesses of exponents from those that were agreed on before; the same at all workers of a job.
+# Guesses of exponents from previously agreed exponents; they are the same at all workers of a job.
 
 
 DEPTH: Final = 8
 """operations of one length whose exponents are remembered"""
 SLACK: Final = 1
-"""bits that are added to the largest of them"""
+"""bits added to the largest remembered exponent"""
 LENGTHS: Final = 64
-"""lengths of operations that are remembered, the latest"""
+"""number of operation lengths that are remembered, the latest ones"""
 
 Exponents = NDArray[np.uint8]
 
 
 def guess(seen: Sequence[Exponents] | deque[Exponents], slack: int = SLACK) -> Exponents:
-    """For each chunk the largest exponent that was seen and ``slack`` bits; 0 where it was always all zeros."""
+    """For each chunk the largest exponent seen plus ``slack``; 0 if the chunk was always all zeros."""
     largest = np.max(seen, axis=0).astype(np.int64)
     return np.where(largest == 0, 0, np.minimum(largest + slack, MAX_BIASED)).astype(np.uint8)
 
 
 def missed(guesses: Exponents, truths: Exponents) -> NDArray[np.bool_]:
-    """Mask of the chunks for which a guess does not do (as ``is_missed`` in ``kernels/chunks.py``)."""
+    """Mask of the chunks whose guess is wrong (as ``is_missed`` in ``kernels/chunks.py``)."""
     wide, true = guesses.astype(np.int64), truths.astype(np.int64)
     return np.asarray((true > wide) | ((true > 0) & (true < wide - EXCESS)))
 
 
 class Guesses:
-    """Guesses of one endpoint. They depend only on its operations and their RESULTs, which all workers have alike.
+    """Guesses of one endpoint. They depend only on its operations and RESULTs, so that all workers guess alike.
 
-    Operations are told apart by their length: gradients of one model have theirs in each iteration. Where the last one
-    of a length would have been guessed wrong for more than half of its first chunks, as by turns of different tensors,
-    the next is not guessed; nor where some worker has said that it lacks many chunks (``losing``): then
-    exponents are agreed on as far ahead as can be, not only the ``count`` chunks of a round trip.
+    Operations are told apart by their length, which a model's gradients keep in each iteration. If the guesses would
+    have been wrong for more than half of the first chunks of the last operation of a length, as when tensors alternate,
+    the next one is not guessed. Nor is it if some worker has reported losses (``losing``): then exponents are agreed on
+    as far ahead as possible, not only for the ``count`` chunks of a round trip.
     """
 
     def __init__(self, count: int, most: int, lanes: int) -> None:
@@ -307,13 +308,13 @@ class Guesses:
         self._inputs = np.zeros((count, lanes), np.float32)
 
     def learn(self) -> None:
-        """Remember the exponents of the operation before, which is done."""
+        """Remember the exponents of the previous operation, which is done."""
         if self._length is None:
             return
         length, self._length = self._length, None
         told = self._truths[: min(self._count, -(-length // self._lanes))]
         if (told == UNKNOWN).any():
-            return  # it was given up
+            return  # the operation was given up
         truths = told.astype(np.uint8)
         seen = self._seen.setdefault(length, deque(maxlen=DEPTH))
         self._useless.discard(length)
@@ -329,7 +330,7 @@ class Guesses:
         return Guesses(self._count, self._most, self._lanes)
 
     def begin(self, record: Any, operation: Post) -> None:
-        """Begin an operation with exponents at a worker; its record has ``known``, and ``lead`` as without guesses."""
+        """Begin an operation with exponents at a worker; its record holds ``known``, and ``lead`` without guesses."""
         if operation.collective is not Collective.ALL_REDUCE or operation.partial is not None:
             return
         if operation.bits != wire.WORD_BITS:  # a guess that is too large costs bits that narrow lanes do not have
@@ -341,7 +342,7 @@ class Guesses:
         if quick:
             record["lead"] = max(known, min(self._count, int(record["lead"])))
         lead = int(record["lead"])
-        record["tail"] = lead - 1  # the first of these seqs tells of losses
+        record["tail"] = lead - 1  # the first of these seqs reports losses
         self._truths[:lead] = UNKNOWN
         record["truths"], record["unknown"] = address_of(self._truths), lead - known
         if not quick or known == lead:
@@ -356,7 +357,7 @@ class Guesses:
 
 
 def begin_guessing(record: Any, guesses: Guesses | None, operation: Post) -> None:
-    """Learn from the operation before, and guess this one's exponents; None: nothing is guessed."""
+    """Learn from the previous operation, and guess this one's exponents unless ``guesses`` is None."""
     for name in ("truths", "guesses", "redone"):
         record[name] = 0
     if guesses is not None:

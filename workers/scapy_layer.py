@@ -32,7 +32,7 @@ _FLAG_WITH_LANES = "has_lanes"
 def _field(item: wire.WireField) -> "Field[Any, Any]":
     if item.name == "type":
         return BitEnumField(item.name, item.default, item.bits, {kind.value: kind.name for kind in wire.PacketType})
-    # Lanes given to a packet that is being built set the flag; None means "work it out".
+    # Lanes given to a packet that is being built set the flag; None means that they decide.
     default = None if item.name == _FLAG_WITH_LANES else item.default
     return BitField(item.name, default, item.bits)
 
@@ -48,7 +48,7 @@ def _lanes(lane: "Field[Any, Any]") -> "FieldListField":
 
 
 class INC(Packet):
-    """The INC header and its lanes: signed integers of as many bits as ``width`` says; none when ``has_lanes`` is 0."""
+    """The INC header and its lanes: signed integers whose bits ``width`` gives; none if ``has_lanes`` is 0."""
 
     name = "INC"
     fields_desc = [  # noqa: RUF012 (Scapy's own way to declare a layer)
@@ -74,7 +74,7 @@ class INC(Packet):
         return pkt + pay
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        """What follows the lanes is padding."""
+        """Treats all bytes after the lanes as padding."""
         from scapy.config import conf  # noqa: PLC0415
 
         padding: type[Packet] = conf.padding_layer
@@ -102,7 +102,7 @@ _SAYS: Final = {
     "exponent": "Exponent (biased by 127)",
     "token": "Token; of an ASK downwards, with the exponent, who is awaited",
 }
-"""what a field is called for people, where its name does not say it"""
+"""labels of the fields whose names do not explain them"""
 
 _SCRIPT: Final = Template("""\
 -- INC, in-network aggregation of p4reduce: UDP port $port. Printed by 'p4reduce pcap --dissector'.

@@ -1,6 +1,6 @@
 """Specifications of endpoints, as plain values: virtual time adds them to hosts, real time sends them to processes.
 
-``WorkerSpec`` and ``ServerSpec`` are of jobs in the network, the others of the baselines without aggregation.
+``WorkerSpec`` and ``ServerSpec`` are for jobs in the network, the others for the baselines without aggregation.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.wire import INC, INC_UDP_PORT
 from p4switch.base.values import PS_PER_MS, PS_PER_US
 
-# What an endpoint is made from: addresses and the timing of retransmission.
+# Parts of specifications: addresses, the timing of retransmission, congestion control.
 
 
 TOKEN_BITS: Final = INC["token"].bits
 MAX_BRAKE: Final = 1000
-"""so that round trips of minutes stay within 64 bits"""
+"""largest ``brake``, with which its product with round trips of minutes fits 64 bits"""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class HostAddress:
     """An address that a frame goes to or comes from: MAC (48 bits), IPv4 address and UDP port, as integers.
 
     For a peer behind routers ``mac`` is that of the next hop; ``ip`` and ``udp`` are the peer's own.
-    ``token`` (24 bits) is what peer and endpoint show each other (docs/protocol.md, Tokens); 0: nothing. Never printed.
+    ``token`` (24 bits) authenticates peer and endpoint to each other (docs/protocol.md, Tokens); 0: none. Not printed.
     """
 
     mac: int
@@ -41,7 +41,7 @@ class HostAddress:
 
     @property
     def key(self) -> int:
-        """How a sender is looked up: ip << 16 | udp."""
+        """Key by which a sender is looked up: ip << 16 | udp."""
         return self.ip << 16 | self.udp
 
     def __str__(self) -> str:
@@ -50,14 +50,14 @@ class HostAddress:
 
 @dataclass(frozen=True)
 class Timing:
-    """When a sender sends again, and when it gives up. Times in picoseconds.
+    """When a sender resends, and when it gives up. Times in picoseconds.
 
     initial_ps: time-out before the first round trip was measured. min_ps, max_ps: its bounds afterwards (RFC 6298).
-    retries: time-outs without any answer in between before the endpoint fails.
+    retries: successive time-outs without an answer before the endpoint fails.
     reorder: how many later transmissions must be answered before a chunk counts as lost; it doubles,
-    up to half the window, each time that this turns out to be wrong. None: never; chunks may overtake each other,
-    since their class changes while they are on their way, and are lost by time only.
-    question_ps: least time between two questions that a worker asks by time or asks again, of all its chunks; 0: none.
+    up to half the window, each time that this turns out to be wrong. None: only time-outs show losses, since chunks may
+    overtake each other when their class changes in flight.
+    question_ps: least time between two questions of a worker that are repeated or due to time, of all chunks; 0: none.
     """
 
     initial_ps: int = PS_PER_MS
@@ -81,14 +81,14 @@ class Timing:
 
 @dataclass(frozen=True)
 class Congestion:
-    """How many chunks a sender has on their way at once, within the window of its plan; docs/protocol.md has the rules.
+    """How many chunks a sender has in flight, within the window of its plan; docs/protocol.md has the rules.
 
     adaptive: False: as many as the window allows. True: additive increase, multiplicative decrease.
-    initial, minimum: chunks to start with, and that are always allowed.
-    decrease: what is left of the congestion window after a loss or a congestion mark.
+    initial, minimum: chunks that are allowed at the start, and always.
+    decrease: share of the congestion window that is left after a loss or a congestion mark.
     pace_ps: least time between two new chunks that carry lanes or ask for them (`kernels/sender.py`); 0: none.
-    brake, brake_ps: it does not grow while a round trip takes more than ``brake`` times the shortest one, plus
-    ``brake_ps`` picoseconds (where hosts share processors, their turns are in the round trip too).
+    brake, brake_ps: the window does not grow while a round trip takes more than ``brake`` times the shortest one, plus
+    ``brake_ps`` picoseconds (if hosts share processors, round trips include the wait for a processor).
     """
 
     adaptive: bool = False
@@ -113,22 +113,22 @@ class Congestion:
 
 
 FIXED: Final = Congestion()
-"""Always the whole window."""
+"""No congestion control: the whole window may always be in flight."""
 
 
 MAX_RING_WINDOW: Final = 32768
-"""a gap report has 16 bits for its count"""
+"""largest window of a ring: a gap report has 16 bits for its count"""
 MOST_CHILDREN: Final = 31
-"""of a worker that adds up: it is the first one itself, and a mask of who is missing has 32 bits"""
+"""most children of a worker that adds up: it is also its own child, and the mask of missing children has 32 bits"""
 CLOSED: Final = 8
-"""windows in the slots of a job with a deadline: room for late workers (docs/protocol.md)"""
+"""number of windows in the slots of a job with a deadline, with room for late workers (docs/protocol.md)"""
 
 
 @dataclass(frozen=True)
 class _Spec:
     """Fields of all specifications: the endpoint's address, its job and epoch, its first seq, and its class.
 
-    priority: 0..7; a host asks its endpoints of the highest class first for frames, those of one class in turn.
+    priority: class 0..7; a host asks endpoints of the highest class first for frames, those of one class in turn.
     """
 
     link: HostAddress
@@ -145,12 +145,12 @@ class _InNetwork(_Spec):
     """Fields that all endpoints of an in-network job share.
 
     slots: P, the job's slots in each switch, a power of two. members: workers of the job. lead: how many chunks ahead
-    exponents are agreed on with block floating point, 1..P/2 (default P/2). terms: numbers that a sum may have
-    (default: one of each member; with one of the server's, one more).
+    exponents are agreed on with block floating point, 1..P/2 (default P/2). terms: most numbers in a sum
+    (default: one of each member; one more if the server contributes).
     """
 
     parent: HostAddress
-    """the first aggregating switch, for a server the root: its own address, by way of the next hop (its MAC)"""
+    """the first aggregating switch (for a server, the root): its IP address, with the MAC address of the next hop"""
     _: KW_ONLY
     slots: int
     members: int
@@ -167,12 +167,13 @@ class _InNetwork(_Spec):
 class WorkerSpec(_InNetwork):
     """A worker of an in-network job.
 
-    deadline_ps: time after which a tree closes an open chunk without the missing contributions (None: never); with one
-    its window is P/8. levels: of switches that aggregate; each has its share of the deadline, so it asks after each.
-    window: chunks on their way at once, 1 to ``most`` (the default), which is that window, else P/2. repeats: it asks
-    by sending its contribution again, where a switch cannot make a packet longer by its lanes. guesses: first chunks of
-    an all-reduce whose exponents may be guessed, as many as a round trip needs; 0: none. children: whose contributions
-    it adds to its own, at most :data:`MOST_CHILDREN`; then it is a relay, and where its parent is itself the root.
+    deadline_ps: time after which a tree closes an open chunk without the missing contributions (None: never). levels:
+    levels of aggregating switches; each has an equal share of the deadline, and the worker asks after each share.
+    window: chunks in flight, 1 to ``most`` (the default), which is P/8 with a deadline, else P/2. repeats: the worker
+    asks by sending its contribution again, for switches that cannot lengthen a packet by its lanes. guesses: first
+    chunks of an all-reduce whose exponents may be guessed, as many as a round trip needs; 0: none. children: workers
+    whose contributions it adds to its own, at most :data:`MOST_CHILDREN`; it is then a relay, and its own parent if it
+    is the root.
     """
 
     _: KW_ONLY
@@ -206,7 +207,7 @@ class WorkerSpec(_InNetwork):
 
     @property
     def most(self) -> int:
-        """The window: how far before it the RESULT lies that a chunk waits for."""
+        """The largest window: a chunk waits for the RESULT that lies this many chunks before it."""
         return self.slots // (CLOSED if self.closes else 2)
 
 
@@ -214,7 +215,7 @@ class WorkerSpec(_InNetwork):
 class ServerSpec(_InNetwork):
     """The parameter server of an in-network job, parent of its root switch.
 
-    repeats: it does not ask for chunks with lanes, since the workers send them again: as theirs.
+    repeats: as of the workers; the server then does not ask for chunks with lanes, since the workers send them again.
     """
 
     _: KW_ONLY
@@ -226,8 +227,8 @@ class ServerSpec(_InNetwork):
 class PsWorkerSpec(_Spec):
     """A worker of the parameter-server baseline (float32, no aggregation).
 
-    window: chunks on their way at once. What the workers' windows add up to should fit the queue before the server.
-    reach: how far its chunks may lie apart, at most what the server remembers of each (default: the window).
+    window: chunks in flight. The sum of the workers' windows should fit the queue in front of the server.
+    reach: largest distance of its open chunks, at most what the server remembers of each worker (default: the window).
     """
 
     server: HostAddress
@@ -244,8 +245,8 @@ class PsWorkerSpec(_Spec):
 class PsServerSpec(_Spec):
     """The server of the baseline: sums the members' chunks in the order of ``members``.
 
-    window: the reach of the workers, at least. Needs 2 * window * len(members) chunks of memory (window rounded up to a
-    power of two).
+    window: at least the ``reach`` of the workers. The server needs 2 * window * len(members) chunks of memory
+    (window rounded up to a power of two).
     """
 
     members: tuple[HostAddress, ...]
@@ -286,7 +287,7 @@ class RingSpec(_Spec):
 class AllToAllSpec(_Spec):
     """A worker of an all-to-all.
 
-    others: the other workers, the next rank first; empty for one that is alone. rank: its place, 0..len(others).
+    others: the other workers, the next rank first; empty if there are none. rank: its place, 0..len(others).
     window: unacknowledged frames of each stream. ack_every: frames of a stream for each acknowledgement.
     """
 
@@ -331,6 +332,6 @@ def peers_of(spec: EndpointSpec) -> Sequence[HostAddress]:
 
 
 def check_field(name: str, value: int, bits: int) -> None:
-    """Raise ``ValueError`` if a value does not fit a field of so many bits."""
+    """Raise ``ValueError`` if a value does not fit a field of ``bits`` bits."""
     if not 0 <= value < 1 << bits:
         raise ValueError(f"{name}: {value}, must be 0..{(1 << bits) - 1} ({bits} bits on the wire)")

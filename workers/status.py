@@ -18,12 +18,12 @@ from p4switch.base.values import PS_PER_US
 
 @dataclass(frozen=True)
 class WindowStatus:
-    """How a sender's congestion window has settled. In chunks; counts since the endpoint was made.
+    """A sender's congestion window, in chunks; counts since the endpoint was made.
 
-    limit: the plan's window. now, lowest, highest: the congestion window, its extremes; mean: over all answers. A
-    window that is not adaptive is the plan's. cuts: how often it was cut; braked: answers after which it did not grow
-    because round trips were long. lost_by_order, lost_by_time: transmissions taken for lost; congested: frames received
-    that met a congested queue. rtt_base_ps: the shortest round trip of the epoch, 0 before the first.
+    limit: the plan's window. now, lowest, highest: the congestion window and its extremes; mean: its mean over all
+    answers. If it is not adaptive, it is the plan's window. cuts: how often it was cut; braked: answers after which it
+    did not grow because round trips were long. lost_by_order, lost_by_time: transmissions taken for lost; congested:
+    frames received that met a congested queue. rtt_base_ps: the shortest round trip of the epoch, 0 before the first.
     """
 
     adaptive: bool
@@ -44,9 +44,9 @@ class WindowStatus:
 class WaitStatus:
     """The last WAIT that a worker got: the contributions that its chunk waits for.
 
-    seq: of the chunk, 32 bits. level: how many aggregating switches up the worker's contribution is in; awaited: the
-    children that are missing there, one bit each (of a parameter server without aggregation, ranks), whose names
-    ``p4reduce.control_plane.entries`` knows. at_ps: when it came.
+    seq: the chunk's seq, 32 bits. level: number of aggregating switches on the way up that have the worker's
+    contribution. awaited: the children that the last of these lacks, one bit each (ranks, at a parameter server without
+    aggregation); ``p4reduce.control_plane.entries`` knows their names. at_ps: when the WAIT came.
     """
 
     seq: int
@@ -57,17 +57,17 @@ class WaitStatus:
 
 @dataclass(frozen=True)
 class EndpointStatus:
-    """A snapshot. Times in picoseconds; counts since the endpoint was made; bytes without FCS.
+    """A snapshot of an endpoint. Times in picoseconds; counts since the endpoint was made; bytes without FCS.
 
-    done_at_ps: when the last operation was done, -1 before. lingering: has still to serve peers. frames_sent and
-    bytes_sent count resends too; resends and resend_bytes count them alone. rtt_ps: smoothed round trip, 0 before
+    done_at_ps: when the last operation was done, -1 before. lingering: whether it must still serve peers. frames_sent
+    and bytes_sent count resends too; resends and resend_bytes count them alone. rtt_ps: smoothed round trip, 0 before
     the first sample; timeout_ps: the present time-out. saturated: frames in which a lane saturated, sent or
     received; poisoned: results of chunks in which some worker's numbers are not finite. bare: chunks of sums that
     travelled without lanes, since they are zero at all workers. congested: frames that met a
     congested queue. asks, waits: questions sent (resends count them, too), WAITs received; waiting: the last of these.
-    spurious: resends that were not needed, of a worker questions, as far as known.
-    window: of a sender. refused: ignored frames by reason. failed_seq: the 32-bit sequence number that stayed without
-    an answer, None unless the endpoint gave up.
+    spurious: needless resends (of a worker: questions), as far as known.
+    window: the sender's congestion window. refused: ignored frames by reason. failed_seq: the 32-bit sequence number
+    that stayed without an answer, None unless the endpoint gave up.
     """
 
     kind: EndpointKind
@@ -173,7 +173,7 @@ def _window(value: dict[str, int]) -> WindowStatus:
     )
 
 
-# The headers that an endpoint puts before what it sends: made once for each peer, filled in for each frame.
+# Header templates of an endpoint's frames: made once for each peer, filled in for each frame.
 
 
 _TOKEN_AT: Final = wire.offset(wire.INC, "token")
@@ -184,7 +184,7 @@ _TOKEN_BYTES: Final = TOKEN_BITS // 8
 def templates_to(link: HostAddress, peers: Sequence[HostAddress], lanes: int) -> NDArray[np.uint8]:
     """Headers to each peer, uint8 (2 * peers, 64): peer 0 without lanes, peer 0 with, peer 1 without ...
 
-    With the peer's token, which ``write_frame`` leaves as it is.
+    They hold the peer's token, which ``write_frame`` leaves as it is.
     """
     plain = (replace(peer, token=0) if peer.token else peer for peer in peers)
     made = b"".join(_template(link, peer, lanes) for peer in plain)
@@ -216,7 +216,7 @@ def _template(link: HostAddress, peer: HostAddress, lanes: int) -> bytes:
 
 @lru_cache
 def _from_nobody(lanes: int) -> NDArray[np.uint8]:
-    """The same without addresses: uint8 (2, 64)."""
+    """Headers without addresses, uint8 (2, 64): without lanes, then with."""
     made = np.zeros((2, TEMPLATE_BYTES), np.uint8)
     for variant, content in enumerate((None, np.zeros((1, lanes), np.int32))):
         made[variant, : wire.HEADER_BYTES] = wire.pack(wire.headers(1), content)[0, : wire.HEADER_BYTES]

@@ -55,13 +55,13 @@ from p4switch.native.memory import (
     sendmmsg,
 )
 
-# The state of a port: what the compiled loop reads and writes beside the endpoints.
+# The state of a port, which the compiled loop reads and writes besides the endpoints.
 
 
 BATCH: Final = 64
-"""datagrams that are given to, or taken from, the kernel in one call"""
+"""datagrams that one call gives to, or takes from, the kernel"""
 MESSAGES: Final = 16
-"""messages of a tunnel that are taken in one call, each perhaps of many datagrams"""
+"""messages of a tunnel that one call takes; each may consist of many datagrams"""
 CONTROL_BYTES: Final = CONTROL.itemsize
 """bytes of the one control message of a datagram: its type of service, or the length of a tunnel's datagrams"""
 
@@ -70,7 +70,7 @@ class Reason(IntEnum):
     """The reason why the loop came back. Negative: minus the ``errno`` of a call that failed."""
 
     DONE = 0
-    """The watched endpoint is not active any more, and all that it had to send is sent."""
+    """The watched endpoint is no longer active, and all its frames are sent."""
     TIME = 1
     WAKE = 2
     """Another thread wants the port (``wake`` is readable)."""
@@ -83,33 +83,33 @@ def _integers(*names: str) -> list[tuple[str, str]]:
 
 PORT: Final[np.dtype[Any]] = np.dtype(
     [
-        # Descriptors: the socket, and the one that wakes the loop up. tunnel: whole Ethernet frames travel.
+        # Descriptors: the socket, and an eventfd that wakes the loop up. tunnel: whether whole Ethernet frames travel.
         *_integers("socket", "wake", "tunnel", "base_ns", "endpoints"),
-        # Whose turn it is among the endpoints of each class.
+        # The endpoint whose turn to send it is, in each class.
         ("turns", "i8", (CLASSES,)),
         # Cells of frames, and the structures of recvmmsg and sendmmsg, BATCH of each; addresses.
         *_integers("cell", "skipped", "rx_cells", "rx_messages", "rx_names", "rx_iovecs", "rx_controls"),
         *_integers("tx_cells", "tx_messages", "tx_names", "tx_iovecs", "tx_controls"),
-        # Bytes of a cell for what comes in, and how many; datagrams that a tunnel sends as one.
+        # Bytes and number of the cells for incoming messages; datagrams that a tunnel sends as one message.
         *_integers("rx_cell", "rx_count", "segments"),
-        # Frames that are made but that the kernel has not taken yet: from tx_head up to tx_tail.
+        # Frames that are made but not taken by the kernel yet: from tx_head up to tx_tail.
         *_integers("tx_head", "tx_tail", "polls", "timespec", "rest_ns"),
-        # The link's rate (0: none), and when it is free of what was sent, picoseconds as of ``now_ps``.
+        # The link's rate (0: no limit), and when it will have carried all sent frames, picoseconds as of ``now_ps``.
         *_integers("rate_bps", "free_ps"),
-        # What happened. Bytes are those of Ethernet frames without FCS. unclaimed: for none of the endpoints.
+        # Counts. Bytes are those of Ethernet frames without FCS. unclaimed: frames that no endpoint took.
         *_integers("first_frames", "first_bytes", "resend_frames", "resend_bytes", "unclaimed"),
         *_integers("calls", "waits", "blocked", "refused"),
     ],
     align=True,
 )
-"""One port; ``first_…`` and ``resend_…`` count what came in (what goes out, endpoints count)."""
+"""One port; ``first_…`` and ``resend_…`` count incoming frames (endpoints count outgoing frames)."""
 
 
-# Endpoints on a socket, compiled: take in what came, let timers go off, send what there is, wait.
+# The loop of endpoints on a socket, compiled: receive frames, handle time-outs, send frames, wait.
 #
-# No Python runs for a packet. Frames are whole in memory, as the cores take and make them. In a tunnel they travel
-# so, one in a datagram; on a plain UDP socket only what follows the UDP header does, and the headers before it are
-# made of what the kernel says of a datagram (source, length, type of service).
+# No Python runs for a packet. The cores take and make whole frames. A tunnel carries whole frames, one in a datagram. A
+# plain UDP socket carries only what follows the UDP header; the headers of incoming frames are rebuilt from what the
+# kernel reports of a datagram (source, length, type of service).
 
 
 PAYLOAD_OFFSET: Final = wire.INC_OFFSET
@@ -138,7 +138,7 @@ _WHEN_FULL_NS: Final = 1_000_000
 _OVERHEAD_BYTES: Final = 24
 _LEAST_BYTES: Final = 60
 _BUCKET_PS: Final = 5_000_000_000
-"""time by which an idle link may be behind and catch up, as in the kernel's shaping: a late timer costs no rate"""
+"""time that an idle link may catch up, as in the kernel's traffic shaping, so that a late timer costs no rate"""
 
 
 @kernel
@@ -201,7 +201,7 @@ def _receive_batch(eps: Any, port: Any, now: int) -> Any:
         reason = errno()
         if reason in (EAGAIN, EINTR):
             return 0
-        if reason == ECONNREFUSED:  # the other end of a tunnel is not there (yet, any more)
+        if reason == ECONNREFUSED:  # the other end of a tunnel does not exist yet, or any more
             port.refused += 1
             return 0
         return -reason
@@ -226,7 +226,7 @@ def _receive_batch(eps: Any, port: Any, now: int) -> Any:
 
 @kernel
 def _make_frame(eps: Any, port: Any, priority: int, now: int) -> Any:
-    """Make a frame of a class's next endpoint that has one, in the next free cell; False if none has."""
+    """Make a frame in the next free cell, of the class's next endpoint that has one; False if none has."""
     k = port.tx_tail
     cell = port.tx_cells + k * port.cell
     for _ in range(port.endpoints):
@@ -248,7 +248,7 @@ def _make_frame(eps: Any, port: Any, priority: int, now: int) -> Any:
 
 @kernel
 def _make_batch(eps: Any, port: Any, now: int) -> None:
-    """Make frames of the endpoints in the free cells: of the highest class first, within a class in turn."""
+    """Fill the free cells with frames of the endpoints: highest class first, within a class in turn."""
     if port.tx_head < port.tx_tail:
         return
     port.tx_head = 0
@@ -268,7 +268,7 @@ def _link_ps(port: Any, k: int) -> Any:
 
 @kernel
 def _allowed(port: Any, now: int) -> Any:
-    """Number of the made frames that the link's rate lets go now."""
+    """Number of the made frames that the link's rate allows to leave now."""
     waiting = port.tx_tail - port.tx_head
     if port.rate_bps == 0:
         return waiting
@@ -299,9 +299,9 @@ def _send_batch(port: Any, now: int) -> Any:
     elif count < 0:
         reason = errno()
         if port.segments > 1 and reason in (EINVAL, EIO, EMSGSIZE):
-            port.segments = 1  # the way there takes datagrams one by one only
+            port.segments = 1  # the path takes only single datagrams
             return 0
-        if reason == ECONNREFUSED:  # of an earlier datagram: this one was not sent, and is sent with the next call
+        if reason == ECONNREFUSED:  # caused by an earlier datagram: this one is sent with the next call
             port.refused += 1
             return 0
         return 0 if reason == EINTR else -reason
@@ -329,7 +329,7 @@ def _expire_all(eps: Any, port: Any, now: int) -> None:
 
 @kernel
 def _wait(port: Any, wait_ns: int, blocked: int) -> Any:
-    """Wait for a datagram, space for one (``blocked``), a wake-up, or the time; 0: it was the time, < 0: an error."""
+    """Wait for a datagram, space for one (``blocked``), or a wake-up; return 0 after ``wait_ns``, < 0 for an error."""
     fds = carray(pointer(port.polls), (2,), POLLFD)
     fds[0].fd = port.socket
     fds[0].events = POLLIN | POLLOUT if blocked else POLLIN
@@ -353,7 +353,7 @@ def _rest(port: Any) -> None:
 
 @kernel
 def now_ps(port: Any) -> Any:
-    """Picoseconds since the port was made (since the machine was started would not fit below ``NEVER``)."""
+    """Picoseconds since the port was made (picoseconds since boot would not fit below ``NEVER``)."""
     return (clock_ns(port.timespec) - port.base_ns) * PS_PER_NS
 
 
@@ -361,8 +361,8 @@ def now_ps(port: Any) -> Any:
 def run(eps: Any, ports: Any, watched: int, wait_ns: int) -> Any:
     """Drive the endpoints for at most ``wait_ns``; return a ``Reason``, or minus an ``errno``.
 
-    eps: the endpoints' records. ports: an array with the one PORT. watched: index of the endpoint whose end is waited
-    for, or -1: serve all until woken up.
+    eps: the endpoints' records. ports: an array with the one PORT. watched: index of the endpoint to wait for, or
+    -1: serve all until woken up.
     """
     port = ports[0]
     now = now_ps(port)
@@ -395,7 +395,7 @@ def run(eps: Any, ports: Any, watched: int, wait_ns: int) -> Any:
         waiting = port.tx_head < port.tx_tail
         if waiting and port.free_ps > now:
             pause = min(pause, max((port.free_ps - now) // PS_PER_NS, port.rest_ns))
-            waiting = False  # for the link, not for the kernel
+            waiting = False  # the frames wait for the link, not for the kernel
         ready = _wait(port, pause, sent == -EAGAIN or waiting)
         now = now_ps(port)
         if ready < 0:
@@ -408,7 +408,7 @@ def run(eps: Any, ports: Any, watched: int, wait_ns: int) -> Any:
 
 
 BUFFER_BYTES: Final = 8 << 20
-"""bytes asked of the kernel for each direction; it gives what ``net.core.rmem_max`` and ``wmem_max`` allow"""
+"""buffer size requested for each direction; ``net.core.rmem_max`` and ``wmem_max`` limit it"""
 _ALIGNMENT: Final = 64
 # Linux's <asm/socket.h> and <linux/in.h>; Python's socket module does not name them all.
 _SO_NO_CHECK: Final = 11
@@ -427,9 +427,9 @@ _MEMINFO_DROPS: Final = 8
 class PortCounts:
     """Counts of a port. Bytes are those of Ethernet frames without FCS; endpoints count frames that went out.
 
-    first_… and resend_…: frames that came in, without and with the flag ``resend``. unclaimed: of them, those that
-    none of the endpoints took. dropped: datagrams that came faster than the process took them. blocked: how often the
-    kernel had no space for a frame. calls, waits: of the kernel, to move datagrams and to wait.
+    first_… and resend_…: frames that came in, without and with the flag ``resend``. unclaimed: those of them that
+    no endpoint took. dropped: datagrams that came faster than the process took them. blocked: how often the
+    kernel had no space for a frame. calls, waits: calls of the kernel that move datagrams, and that wait.
     """
 
     first_frames: int
@@ -449,7 +449,7 @@ class Port(Closable):
 
     On a *plain* socket (``remote`` None) the kernel's IP stack carries them: the socket is bound to the host's own
     address, which all endpoints have. In a *tunnel* each datagram is a whole Ethernet frame for the switch port at
-    ``remote``. With ``rate_bps`` it sends no faster than such a link does (0: as it can). Use it as a context manager.
+    ``remote``. With ``rate_bps`` it sends no faster than such a link (0: no limit). Use it as a context manager.
     """
 
     def __init__(
@@ -462,9 +462,9 @@ class Port(Closable):
         rest_us: int = 0,
         rate_bps: int = 0,
     ) -> None:
-        """Bind to ``local`` (IPv4 address and UDP port; port 0: any free one). ``OSError`` where that fails.
+        """Bind to ``local`` (IPv4 address and UDP port; port 0: any free one). Raises ``OSError`` if that fails.
 
-        host: the address that the endpoints have. lanes: of the longest frame. rest_us: microseconds for which
+        host: the address of all endpoints. lanes: number of lanes of the longest frame. rest_us: microseconds for which
         datagrams gather before the next are taken; moving many at once costs a fraction of moving each as it comes.
         """
         if not SUPPORTED:
@@ -484,7 +484,7 @@ class Port(Closable):
         record["tunnel"], record["rest_ns"] = remote is not None, rest_us * 1000
         record["rate_bps"] = rate_bps
         record["skipped"] = 0 if remote is not None else PAYLOAD_OFFSET
-        # One byte more than the longest frame: a datagram that is too long is seen to be so.
+        # One byte more than the longest frame, so that a longer datagram is recognized.
         record["cell"] = -(-(wire.frame_bytes(lanes) + 1) // _ALIGNMENT) * _ALIGNMENT
         record["timespec"] = self._keep(np.zeros(1, TIMESPEC))
         record["polls"] = self._keep(np.zeros(2, POLLFD))
@@ -501,11 +501,11 @@ class Port(Closable):
         self.socket.connect(remote)
 
     def wake(self) -> None:
-        """Let the loop come back, now or when it is next called."""
+        """Make the loop return, now or when it is next called."""
         os.eventfd_write(self._wake, 1)
 
     def settle(self) -> None:
-        """Take back all wake-ups."""
+        """Discard pending wake-ups."""
         try:
             os.eventfd_read(self._wake)
         except BlockingIOError:
@@ -552,7 +552,7 @@ class Port(Closable):
     def _prepare_memory(self, host: HostAddress) -> None:
         record = self.record[0]
         cell, skipped = int(record["cell"]), int(record["skipped"])
-        # Headers of what comes in on a plain socket; source, lengths and checksum are filled in for each datagram.
+        # Headers of incoming frames on a plain socket; source, lengths and checksum are filled in for each datagram.
         header = wire.pack(
             wire.headers(1, ethernet_dst=host.mac, ipv4_dst=host.ip, udp_dst_port=host.udp, udp_src_port=0), None
         )[0]
@@ -582,27 +582,27 @@ class Port(Closable):
         return address_of(array)
 
 
-# The loop is run by a caller that waits for a collective, or else by a thread that serves the peers meanwhile.
+# A caller that waits for a collective runs the loop; at other times a thread runs it to serve the peers.
 
 
 _SLICE_NS: Final = 100_000_000
-"""time after which the loop comes back, so that signals and other threads of Python are seen"""
+"""time after which the loop returns, so that Python handles signals and other threads"""
 _NOBODY: Final = -1
 
 
 class SilenceError(TimeoutError):
-    """Nothing has come in for as long as the caller is willing to wait."""
+    """Nothing has come in for as long as the caller was willing to wait."""
 
 
 class StoppedError(RuntimeError):
-    """An operation was given up on the way at a caller's request; its endpoint is gone."""
+    """An operation was stopped at a caller's request; its endpoint is gone."""
 
 
 class EndpointDriver:
     """Drives the endpoints of one process over its port. Not thread-safe: one caller at a time.
 
-    Between two operations a thread goes on serving: a peer may still miss an answer of the last one. All endpoints
-    must be there when the driver is made, and have the host address that the port was made for. ``close`` it.
+    Between two operations a thread keeps serving, since a peer may still miss an answer of the last one. All endpoints
+    must exist when the driver is made, and have the host address that the port was made for. ``close`` it at the end.
     """
 
     def __init__(self, endpoints: Endpoints, port: Port) -> None:
@@ -614,7 +614,7 @@ class EndpointDriver:
         self._stop = threading.Event()
         self._closed = False
         self._error: OSError | None = None
-        # Machine code is compiled, or loaded, now and not while peers wait.
+        # Compile or load the machine code now, and not while peers wait.
         exponents_of(np.zeros(1, np.float32), 1)
         endpoint.posted(endpoints.records, np.zeros(1, np.int64), 1)
         run(endpoints.records, port.record, _NOBODY, 0)
@@ -651,12 +651,12 @@ class EndpointDriver:
                     return
 
     def stop(self) -> None:
-        """Have the operation that is under way, and each one to come, end with ``StoppedError``; from any thread."""
+        """Make the current operation, and each later one, end with ``StoppedError``. Any thread may call it."""
         self._stop.set()
         self._port.wake()
 
     def go_on(self) -> None:
-        """Take back :meth:`stop`."""
+        """Undo :meth:`stop`."""
         self._stop.clear()
 
     def replace(self, indices: Iterable[int], specs: Sequence[EndpointSpec]) -> list[int]:
@@ -670,7 +670,7 @@ class EndpointDriver:
 
     def _retire(self, index: int) -> None:
         record = self._endpoints.records[index]
-        if record["mac"]:  # it is there
+        if record["mac"]:  # the endpoint exists
             self._endpoints.give_up(index)
             link = HostAddress(int(record["mac"]), int(record["ip"]), int(record["udp"]))
             self._endpoints.retire(index, link)
@@ -700,7 +700,7 @@ class EndpointDriver:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Give the loop to the caller while the thread stands aside."""
+        """Give the loop to the caller while the thread pauses."""
         self._serve.clear()
         self._port.wake()
         try:

@@ -1,4 +1,4 @@
-"""Endpoints as compiled code: what happens to frames and lanes. Python that sets them up stands one folder above."""
+"""Compiled code of endpoints, which handles frames and lanes. One folder above is the Python that sets them up."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Loops over the lanes of one chunk, compiled; ``numbers.py`` has the same in NumPy, tests hold them equal.
+"""Compiled loops over the lanes of one chunk; ``numbers.py`` has them in NumPy, and tests compare the two.
 
 Arguments are addresses (see ``memory.py``). Floats of callers are in this machine's order; lanes on the wire
 are in network order, int32 when quantized, float32 when raw. Every loop vectorizes.
@@ -27,7 +27,7 @@ from p4switch.native.memory import (
 
 @kernel
 def quantize(source: int, count: int, scale: float, limit: float, lanes: int) -> Any:
-    """lanes[k] := rint(source[k] * scale), ties to even, held within +-limit; returns how many had to be held."""
+    """lanes[k] := rint(source[k] * scale), ties to even, clamped to +-limit; return the number of clamped lanes."""
     held = 0
     for k in range(count):
         exact = np.rint(np.float64(load_f32(source, k)) * scale)
@@ -67,7 +67,7 @@ def add_raw(lanes: int, count: int, source: int, target: int) -> Any:
 
 @kernel
 def add_words(lanes: int, count: int, source: int, target: int) -> Any:
-    """target[k] := source[k] + lanes[k] as int32, held at its ends as switches do; returns how many had to be held."""
+    """target[k] := source[k] + lanes[k] as int32, saturating as in switches; return the number of saturated lanes."""
     held = 0
     for k in range(count):
         exact = np.int64(as_word(load_f32(source, k))) + np.int64(load_be32(lanes, k))
@@ -107,7 +107,7 @@ def clear_tail(target: int, begin: int, end: int) -> Any:
 
 @kernel
 def largest_word(source: int, count: int) -> Any:
-    """The largest bit pattern without sign, 0..0x7fffffff: orders magnitudes, and NaN and Inf above all numbers."""
+    """The largest bit pattern without sign, 0..0x7fffffff: it orders magnitudes, NaN and Inf above all numbers."""
     largest = np.int32(0)
     for k in range(count):
         largest = max(largest, as_word(load_f32(source, k)) & np.int32(0x7FFFFFFF))
@@ -116,7 +116,7 @@ def largest_word(source: int, count: int) -> Any:
 
 @entry(np.dtype(np.float32), int, int, np.dtype(np.uint8), int)
 def chunk_exponents(values: Any, length: int, lanes: int, exponents: Any, chunks: int) -> Any:
-    """The biased exponent of each chunk of a float32 array.
+    """Compute the biased exponent of each chunk of a float32 array.
 
     values: ``length`` elements. exponents: uint8 array, one cell for each of the ``chunks`` chunks of ``lanes``
     elements. Returns -1, or the index of the first element that is NaN or infinite.
@@ -135,12 +135,12 @@ def chunk_exponents(values: Any, length: int, lanes: int, exponents: Any, chunks
 
 
 SPAN: Final = np.dtype([(name, np.int64) for name in ("values", "length", "lanes", "exponents")])
-"""An array's address and length, elements of its chunks, and where the exponents of these go."""
+"""An array's address and length, the elements of a chunk, and the index of its first chunk's exponent."""
 
 
 @entry(SPAN, int, np.dtype(np.uint8))
 def all_chunk_exponents(spans: Any, count: int, exponents: Any) -> Any:
-    """The exponents of the chunks of ``count`` arrays; how many come before the first with NaN or infinity."""
+    """Compute the exponents of ``count`` arrays; return how many arrays precede the first with NaN or infinity."""
     for index in range(count):
         span = spans[index]
         for chunk in range((span.length + span.lanes - 1) // span.lanes):
@@ -154,9 +154,9 @@ def all_chunk_exponents(spans: Any, count: int, exponents: Any) -> Any:
 
 @entry(np.dtype(np.float32), int, int, np.dtype(np.uint8), np.dtype(np.uint8), int)
 def chunk_poison(values: Any, length: int, lanes: int, exponents: Any, poison: Any, chunks: int) -> Any:
-    """As ``chunk_exponents`` where some elements are NaN or infinite: a chunk with one of them has exponent 0.
+    """As ``chunk_exponents`` for arrays with NaN or infinity: a chunk with such an element has exponent 0.
 
-    poison: uint8 array, one cell for each chunk: 1 where it has such an element. Returns how many chunks have one.
+    poison: uint8 array, one cell for each chunk: 1 if it has such an element. Returns the number of such chunks.
     """
     source = values.ctypes.data
     poisoned = 0
@@ -171,17 +171,17 @@ def chunk_poison(values: Any, length: int, lanes: int, exponents: Any, poison: A
 
 # Exponents that a worker guesses instead of waiting for them, compiled (docs/protocol.md, Speculation).
 #
-# An operation that guesses sends its frames without lanes as ever, and waits for none of their RESULTs: its first
-# chunks follow at once, scaled by ``guesses``. Those RESULTs bring the ``truths``. When all are in, every worker
-# knows the same chunks whose guess does not do; they come again behind the last one, scaled by their truths.
+# An operation that guesses sends its frames without lanes as usual, but does not wait for their RESULTs: its first
+# chunks follow at once, scaled by ``guesses``. The RESULTs bring the agreed exponents, ``truths``. When all are in,
+# every worker knows the same wrong guesses; their chunks are repeated after the last chunk, scaled by their truths.
 
 
 _FEW: Final = 64
-"""of so many chunks one may be missing, and exponents are still agreed on only a round trip ahead"""
+"""a worker reports losses if it has lacked more than one chunk in this many"""
 UNKNOWN: Final = -1
-"""in the place of an agreed exponent: not yet"""
+"""stands for an agreed exponent that is not known yet"""
 
-# What an entry's exponent is, if it is not announced by the RESULT a lead before it.
+# Values of an entry's ``guessed`` if its exponent is not announced by the RESULT ``lead`` chunks before it.
 GUESSED: Final = 1
 SETTLED: Final = 2
 
@@ -193,7 +193,7 @@ def _truth(e: Any, chunk: int) -> Any:
 
 @kernel
 def set_truth(e: Any, chunk: int, exponent: int) -> Any:
-    """The agreed exponent of one of the first chunks is known, or in a new epoch again; whether that is new."""
+    """Note the agreed exponent of one of the first chunks; return whether it was unknown (a new epoch repeats it)."""
     cells = carray(pointer(e.truths), (e.lead,), np.int16)
     first = cells[chunk] == UNKNOWN
     cells[chunk] = exponent
@@ -208,7 +208,7 @@ def is_guessed(e: Any, chunk: int) -> Any:
 
 @kernel
 def is_missed(e: Any, chunk: int) -> Any:
-    """Whether a guess does not do, once all exponents are in: lanes were held at their ends, or say too little."""
+    """Whether a guess is wrong, once all exponents are known: too small, or more than ``EXCESS`` bits too large."""
     truth = _truth(e, chunk)
     guess = load_u8(e.guesses, chunk)
     return truth > guess or 0 < truth < guess - EXCESS
@@ -216,13 +216,13 @@ def is_missed(e: Any, chunk: int) -> Any:
 
 @kernel
 def repeated_chunk(e: Any, number: int) -> Any:
-    """The data chunk that comes again as the number-th, the lowest first."""
+    """The ``number``-th data chunk that is repeated, in ascending order."""
     return carray(pointer(e.again), (e.lead,), np.int64)[number]
 
 
 @kernel
 def exponent_of_entry(e: Any, entry: Any, chunk: int, again: int) -> None:
-    """The exponent of a chunk's lanes that is settled when the chunk is opened. again: it is repeated."""
+    """Set the exponent of a chunk's lanes, if known or guessed when the chunk is opened. again: it is repeated."""
     if again:
         entry.guessed = SETTLED
         entry.agreed = _truth(e, chunk)
@@ -233,7 +233,7 @@ def exponent_of_entry(e: Any, entry: Any, chunk: int, again: int) -> None:
 
 @kernel
 def _settle(e: Any) -> None:
-    """Find the chunks that come again, now that all exponents are in."""
+    """List the chunks to be repeated, now that all exponents are known."""
     missed = 0
     for chunk in range(e.known, e.lead):
         if is_missed(e, chunk):
@@ -248,7 +248,7 @@ def _settle(e: Any) -> None:
 
 @kernel
 def _note_truth(e: Any, chunk: int, exponent: int) -> None:
-    """A RESULT without lanes brought the agreed exponent of one of the first chunks; in a new epoch, the same again."""
+    """Note the agreed exponent of one of the first chunks, which a RESULT without lanes brought."""
     if set_truth(e, chunk, exponent):
         e.unknown -= 1
         if e.unknown == 0 and e.guesses != 0:
@@ -257,7 +257,7 @@ def _note_truth(e: Any, chunk: int, exponent: int) -> None:
 
 @kernel
 def told_losses(e: Any) -> Any:
-    """Whether this worker has lacked many chunks since it last said so: 1 or 0."""
+    """Return 1 if this worker has lacked many chunks since the last call, else 0."""
     lost = e.lost_by_order + e.lost_by_time
     many = (lost - e.lost_before) * _FEW > e.chunks
     e.lost_before = lost
@@ -266,7 +266,7 @@ def told_losses(e: Any) -> Any:
 
 @kernel
 def note_announced(e: Any, announced: int, exponent: int) -> None:
-    """A RESULT of the operation brought what a chunk has announced, by its number: exponents, and then losses."""
+    """Note the exponent field of a RESULT: the exponent of chunk ``announced``, or, after the last chunk, losses."""
     if announced < e.lead:
         _note_truth(e, announced, exponent)
     elif announced == e.chunks:
@@ -275,11 +275,11 @@ def note_announced(e: Any, announced: int, exponent: int) -> None:
 
 @kernel
 def is_to_be_taken(e: Any, chunk: int, flagged: int) -> Any:
-    """Whether a guessed chunk's sum goes to the caller; flagged: lanes were held, or a worker's are not finite."""
+    """Whether a guessed chunk's sum goes to the caller; flagged: lanes saturated, or a worker's are not finite."""
     if e.unknown != 0:
         if flagged:
             store_u8(e.doubtful, chunk, 1)
-        return True  # if it was missed, its repetition is still to come
+        return True  # if the guess was wrong, the repetition is still to come
     if is_missed(e, chunk):
         return False  # its repetition may be in already
     if flagged:
@@ -295,7 +295,7 @@ _BLOCK: Final = int(NumberMode.BLOCK)
 
 @kernel
 def power_of_two(exponent: int) -> Any:
-    """2**exponent as float64, for -1022..1023, from its bits: no call of ldexp."""
+    """2**exponent as float64, for -1022..1023, made from its bits without ldexp."""
     return as_double((exponent + 1023) << 52)
 
 

@@ -1,7 +1,7 @@
 """Functions with which a host drives its endpoints (receive, transmit, expire, deadline), compiled and sans-IO.
 
 ``eps`` is the record array ``Endpoints.records``, ``i`` an index into it, times are picoseconds. After ``receive``,
-``expire`` and after an operation was posted, ``transmit`` may have something to send: call it whenever the host's
+after ``expire`` and after an operation is posted, ``transmit`` may have frames to send: call it whenever the host's
 link is idle, until it returns 0.
 """
 
@@ -76,7 +76,7 @@ def receive(eps: Any, i: int, frame: Any, length: int, now_ps: int) -> Any:
 
 @entry(_EPS, int, int, _BYTES)
 def transmit(eps: Any, i: int, now_ps: int, out: Any) -> Any:
-    """The next frame of endpoint i, written into ``out`` (uint8, at least 62 + 4 * lanes); its length, 0 if none."""
+    """Write endpoint i's next frame into ``out`` (uint8, at least 62 + 4 * lanes); return its length, 0 if none."""
     e = eps[i]
     if e.status == _FAILED:
         return 0
@@ -104,7 +104,7 @@ def deadline(eps: Any, i: int) -> Any:
 def expire(eps: Any, i: int, now_ps: int) -> None:
     """Handle a deadline that has passed: mark chunks for resending, or give up. Nothing happens before the deadline.
 
-    If the deadline was that of the next new chunk, ``transmit`` has it now.
+    If the deadline was the time at which the pace allows the next new chunk, ``transmit`` now writes that chunk.
     """
     if deadline(eps, i) <= now_ps:
         eps[i].wake = NEVER
@@ -120,7 +120,7 @@ def expire(eps: Any, i: int, now_ps: int) -> None:
 
 @entry(_EPS, int, int)
 def resume(eps: Any, i: int, paused_ps: int) -> None:
-    """Let timer and clocks of endpoint i go on where they stood, after ``paused_ps`` without being asked for frames."""
+    """Shift timer and clocks of endpoint i by ``paused_ps``, during which it was not asked for frames."""
     if eps[i].kind == _ALL_TO_ALL:
         all_to_all_stand_still(eps[i], paused_ps)
     elif eps[i].kind in (_WORKER, _RELAY):
@@ -131,7 +131,7 @@ def resume(eps: Any, i: int, paused_ps: int) -> None:
 
 @entry(_EPS, _NUMBERS, int)
 def posted(eps: Any, rows: Any, count: int) -> None:
-    """Take in frames that came early, of operations that have been written into the records of ``count`` rows."""
+    """Process what came early for the operations that were just written into the records of ``count`` rows."""
     for place in range(count):
         i = rows[place]
         if eps[i].kind in (_WORKER, _RELAY):
@@ -146,8 +146,9 @@ def posted(eps: Any, rows: Any, count: int) -> None:
 
 @entry(_EPS, _NUMBERS, _NUMBERS, int)
 def agree_ahead(eps: Any, rows: Any, known: Any, count: int) -> None:
-    """``known`` becomes 0 where the last chunks of the operation that is done, so many, have not agreed on exponents
-    of the next one.
+    """Set ``known`` to 0 where the last ``known`` chunks of the finished operation did not all agree on exponents.
+
+    These are exponents of the next operation.
     """
     for place in range(count):
         i = rows[place]
@@ -163,17 +164,17 @@ def agree_ahead(eps: Any, rows: Any, known: Any, count: int) -> None:
 
 @entry(_EPS, int)
 def oldest_missing(eps: Any, i: int) -> Any:
-    """The oldest seq without a RESULT, unwrapped: counted on from the endpoint's first seq past 2**32."""
+    """The oldest seq without a RESULT, unwrapped: it grows beyond 2**32 without wrapping around."""
     return eps[i].low
 
 
 @entry(_EPS, int, int, int)
 def change_epoch(eps: Any, i: int, epoch: int, restart_seq: int) -> Any:
-    """Endpoint i goes on in another epoch, a worker from ``restart_seq`` (unwrapped) on, the oldest any worker lacks.
+    """Move endpoint i to another epoch; a worker restarts at ``restart_seq`` (unwrapped), the oldest any worker lacks.
 
-    True, or False when the worker no longer has the input of ``restart_seq``, or has not come so far; nothing has
-    changed then. A worker that has all its results sends its contributions again (``lingering``), its
-    results stay as they are; one that had failed goes on.
+    Returns False, and changes nothing, if the worker no longer has the input of ``restart_seq``, or has not reached
+    it; else True. A worker that has all its results sends its contributions again (``lingering``) and keeps the
+    results; a worker that had failed becomes active.
     """
     e = eps[i]
     if e.kind in (_WORKER, _RELAY):

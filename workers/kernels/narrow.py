@@ -1,9 +1,9 @@
-"""Lanes of 16 and 8 bits, compiled: two or four in each word that travels; ``numbers.py`` has the same in NumPy.
+"""Lanes of 16 and 8 bits, compiled: two or four in each word on the wire; ``numbers.py`` has the same in NumPy.
 
-Words and lanes in them are in network order, so a frame holds its lanes one after the other, the first one first. At 8
-bits a number is rounded by chance, up as often as its distance from the lane below says, so that the mean of many sums
-has no error of rounding. The chance is a function of the sender, the iteration, the chunk and the place in it: what is
-sent again is the same, in real time too, and so is a run that is repeated.
+Words, and lanes within them, are in network order, so a frame holds its lanes in ascending order. At 8 bits rounding
+is stochastic: a number is rounded up with the probability of its fractional part, so that sums are unbiased. The
+random number is a function of the sender, the iteration, the chunk and the place in it, so that resent frames are
+identical, also in real time, and runs can be repeated exactly.
 """
 
 from typing import Any, Final
@@ -43,13 +43,13 @@ def _mixed(number: int) -> Any:
 
 @kernel
 def chance_key(e: Any, chunk: int) -> Any:
-    """The key from which a chunk's chances are drawn (as ``numbers.chance_key``)."""
+    """The key of a chunk's random numbers (as ``numbers.chance_key``)."""
     return _mixed(_mixed(_mixed(_mixed(e.ip & SEQ_MASK) ^ e.job) ^ e.iteration) ^ (chunk & SEQ_MASK))
 
 
 @kernel
 def limit_of(e: Any, bits: int) -> Any:
-    """The end of what one worker may put into a lane (numbers.Scale.limit)."""
+    """The largest magnitude that one worker may put into a lane (numbers.Scale.limit)."""
     if e.mode == _BLOCK:
         return power_of_two(bits - 2 - e.headroom)
     return np.float64(((1 << (bits - 1)) - 1) // e.members)
@@ -57,7 +57,7 @@ def limit_of(e: Any, bits: int) -> Any:
 
 @kernel
 def quantize_narrow(source: int, count: int, scale: float, limit: float, bits: int, key: int, lanes: int) -> Any:
-    """lanes[k] := source[k] * scale as a whole number, held within +-limit; returns how many had to be held."""
+    """lanes[k] := source[k] * scale, rounded and clamped to +-limit; return the number of clamped lanes."""
     held = 0
     if bits == BY_CHANCE_BITS:
         for k in range(count):
@@ -93,7 +93,7 @@ def dequantize_narrow(lanes: int, count: int, scale: float, bits: int, target: i
 
 @kernel
 def send_narrow(e: Any, entry: Any, source: int, lanes: int) -> Any:
-    """A chunk's numbers into its frame's lanes; how many had to be held."""
+    """Write a chunk's numbers into its frame's lanes; return the number of clamped lanes."""
     bits = entry.bits
     count = e.lanes * (WORD_BITS // bits)
     up = scale_up(e, entry.agreed, bits)
@@ -102,7 +102,7 @@ def send_narrow(e: Any, entry: Any, source: int, lanes: int) -> Any:
 
 @kernel
 def keep_rounding(e: Any, source: int, count: int, exponent: int, bits: int, lanes: int, target: int) -> None:
-    """target[k] := what lanes[k] lost of source[k]; nothing of a number that was held at the end of its lane."""
+    """target[k] := source[k] minus the value of lanes[k], the rounding error; 0 if the lane was clamped."""
     up = scale_up(e, exponent, bits)
     down = scale_down(e, exponent, bits)
     limit = limit_of(e, bits)

@@ -1,12 +1,12 @@
 """A relay, compiled: a worker that is an inner node of a tree, and acts as a switch to its children and its parent.
 
-It is a worker (`worker.py`) with a switch's slots beside it. A slot holds one chunk; slot = seq mod P, P = 2 windows,
-as in the switches of the job, so what frees their slots frees these. The worker's own frames do not leave: its PUSH is
-the first child's contribution to the slot, its ASK is answered here. When all are in, the sum goes up as one PUSH, or
-at the root becomes the RESULT. A RESULT is kept in the slot, goes to each child by unicast, and to the worker.
+It is a worker (`worker.py`) with the slots of a switch. A slot holds one chunk; slot = seq mod P, P = 2 windows, as in
+the switches of the job, so the same rule frees a slot. The worker's own frames do not leave: its PUSH is the first
+child's contribution to the slot, its ASK is answered here. When all contributions are in, the sum goes up as one PUSH,
+or at the root becomes the RESULT. A RESULT is kept in the slot, goes to each child by unicast, and to the worker.
 
 Questions of children and of the parent are answered as in p4src/slot.p4; the worker is the lowest child, which asks the
-parent for all. Sums are int32, held at their ends as switches hold them.
+parent for all. Sums are int32 and saturate as in switches.
 """
 
 from typing import Any, Final
@@ -61,29 +61,29 @@ _WRONG_KIND: Final = int(Refusal.KIND)
 _DUPLICATE: Final = int(Refusal.DUPLICATE)
 
 RELAY_REPLIES: Final = 4
-"""places in the queue of what is to be sent, for each (slot, peer): half of them for questions"""
+"""places in the send queue for each (slot, peer); half of them are for questions"""
 _COUNT_LIMIT: Final = 65535
 _RESULT_SENT: Final = wire.RESULT_SENT
 
-# Marks of (slot, peer). Peer 0 is the parent, and in its cell the worker itself is the contributor.
+# Marks of (slot, peer). Cell 0 is that of the parent, and of the worker itself as a contributor.
 _ARRIVED: Final = 1
 _QUEUED: Final = 2
 _SENT: Final = 4
 
-# What is to be sent, in the codes of the queue: seq << 20 | kind << 16 | peer.
+# Kinds of frames in the send queue, whose codes are seq << 20 | kind << 16 | peer.
 _ANSWER: Final = 0
 """to a child: the RESULT; to the parent: the sum"""
 _QUESTION: Final = 1
 _WAIT: Final = 2
 _WAIT_ABOVE: Final = 3
-"""to a child: what the parent has told"""
+"""to a child: a WAIT that came from the parent"""
 _SENT_BEFORE: Final = 4
 """to a child: its RESULT has been sent"""
 
 
 @kernel
 def _places(e: Any) -> Any:
-    """P: slots of the job in each node of its tree."""
+    """P: number of the job's slots in each node of its tree."""
     return 2 * e.window
 
 
@@ -94,7 +94,7 @@ def _slot_at(e: Any, seq: int) -> Any:
 
 @kernel
 def _lanes_at(e: Any, seq: int) -> Any:
-    """Address of a slot's sum, then result: int32 as the bits of float32, in this machine's order."""
+    """Address of a slot's sum, later its result: int32 as the bits of float32, in this machine's order."""
     return e.results + (seq & (_places(e) - 1)) * 4 * e.lanes
 
 
@@ -133,7 +133,7 @@ def _missing_mask(e: Any, seq: int) -> Any:
     return mask
 
 
-# What is to be sent.
+# The send queue.
 
 
 @kernel
@@ -150,7 +150,7 @@ def _queue(e: Any, seq: int, kind: int, peer: int) -> None:
 
 @kernel
 def _queue_question(e: Any, seq: int, kind: int, peer: int) -> Any:
-    """Queue an answer, unless the rest of the queue is reserved for sums and RESULTs: then the peer asks again."""
+    """Queue a question or WAIT, unless the rest of the queue is reserved for sums and RESULTs: the peer asks again."""
     if e.reply_tail - e.reply_head >= _capacity(e) // 2:
         return _DUPLICATE
     _queue(e, seq, kind, peer)
@@ -166,7 +166,7 @@ def _queue_answer(e: Any, seq: int, peer: int) -> None:
 
 @kernel
 def _linger(e: Any) -> None:
-    """Whether something is to be sent, of its own in a new epoch or of others."""
+    """Set ``lingering``: whether frames are queued, or the worker repeats contributions in a new epoch."""
     e.lingering = e.reply_head < e.reply_tail or (e.status == _DONE and e.low < e.end)
 
 
@@ -212,7 +212,7 @@ def _question(e: Any, slot: Any, seq: int, kind: int, peer: int, out: Any) -> An
 
 @kernel
 def relay_transmit(e: Any, now: int, out: Any) -> Any:
-    """Write the next frame for a neighbour; 0: there is none. The worker's own frames go into slots first."""
+    """Write the next frame for a neighbour; return its length, 0 if none. The worker's frames go into slots first."""
     _work(e, now)
     capacity = _capacity(e)
     while e.reply_head < e.reply_tail:
@@ -226,7 +226,7 @@ def relay_transmit(e: Any, now: int, out: Any) -> Any:
             _linger(e)
             return _question(e, slot, seq, kind, peer, out)
         if slot.seq != seq:
-            continue  # an answer that was queued for the chunk before in this slot
+            continue  # the answer was queued for this slot's previous chunk
         mark = load_u8(e.marks, _cell(e, seq, peer))
         store_u8(e.marks, _cell(e, seq, peer), (mark | _SENT) & ~_QUEUED)
         if peer == 0 and slot.done:
@@ -266,7 +266,7 @@ def _work(e: Any, now: int) -> None:
 
 @kernel
 def _ask_here(e: Any, seq: int, latest: int, now: int) -> None:
-    """Answer the worker, which lacks a RESULT. latest: the field ``count`` of its question: which RESULT came last."""
+    """Answer the worker, which lacks a RESULT. latest: the field ``count`` of its ASK, which names its last RESULT."""
     slot = _slot_at(e, seq)
     entry = entry_at(e, seq)
     if slot.seq != seq or not _is_marked(e, seq, 0, _ARRIVED):
@@ -291,7 +291,7 @@ def _give_here(e: Any, slot: Any, seq: int, now: int) -> None:
     worker_take(e, frame, seq, now)
 
 
-# What comes in.
+# Incoming frames.
 
 
 @kernel
@@ -320,7 +320,7 @@ def _open(e: Any, slot: Any, frame: Any, seq: int) -> None:
 
 @kernel
 def _contribute(e: Any, frame: Any, seq: int, peer: int, now: int) -> Any:
-    """Take in a PUSH of a child, or of the worker itself (0)."""
+    """Take in a PUSH of a child, or of the worker itself (peer 0)."""
     slot = _slot_at(e, seq)
     with_lanes = flags_of(frame) & HAS_LANES != 0
     opens = slot.seq != seq
@@ -366,7 +366,7 @@ def _finish(e: Any, slot: Any, seq: int) -> None:
 
 @kernel
 def _is_lost(e: Any, slot: Any, seq: int, latest: int) -> Any:
-    """Whether a RESULT that was sent to a child is lost: one that left later has arrived, or the child insists.
+    """Whether a RESULT that was sent to a child is lost: a later RESULT has arrived, or the child insists.
 
     latest: the field ``count`` of the child's question.
     """
@@ -379,7 +379,7 @@ def _is_lost(e: Any, slot: Any, seq: int, latest: int) -> Any:
 
 @kernel
 def _asked(e: Any, seq: int, peer: int, latest: int) -> Any:
-    """Answer a child that lacks a RESULT. If the RESULT was sent and may still be on its way, the child is told so."""
+    """Answer a child that lacks a RESULT. If the RESULT was sent and may still be in flight, tell the child so."""
     slot = _slot_at(e, seq)
     if slot.seq != seq:
         return _queue_question(e, seq, _QUESTION, peer) if _may_open(e, slot, seq) else _WRONG_SEQ

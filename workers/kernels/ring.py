@@ -1,22 +1,22 @@
 """The ring all-reduce between hosts, compiled: reduce-scatter, then all-gather, in float32, pipelined frame by frame.
 
-Of n workers each sends M = 2(n-1)m frames to the next, m = ceil(C / n) chunks a segment. Frame f belongs to step k
+Each of n workers sends M = 2(n-1)m frames to the next, m = ceil(C / n) chunks a segment. Frame f belongs to step k
 = f div m and carries chunk f mod m of segment (rank - k) mod n; it may leave when frame f - m from the previous
 worker is in (steps after the first). Incoming frames of steps 0 .. n-2 are added to this worker's own input, later
 ones are the sum. The order of additions is that of the ring, so all workers end with the same bytes.
 
-Frames are PUSHes with lanes; they are reliable by themselves. The receiver sends, all as RESULTs without lanes:
+Frames are PUSHes with lanes, sent reliably. The receiver answers with RESULTs without lanes:
 
-- *acknowledgements*, ``count`` 0: every frame before ``seq`` is in. One for every ``ack_every`` frames of an
-  operation and one for its last, so that without RESEND there are exactly ceil(M / ack_every) of them, whatever was
-  lost. An adaptive receiver echoes there that a frame met a congested queue.
+- *acknowledgements*, ``count`` 0: every frame before ``seq`` is in. There is one for every ``ack_every`` frames
+  of an operation and one for its last, so that without RESEND there are exactly ceil(M / ack_every) of them, whatever
+  was lost. An adaptive receiver echoes there that a frame met a congested queue.
 - *gap reports*, ``count`` > 0, RESEND: ``count`` frames from ``seq`` on are missing, and later ones have come. A
   gap is reported once.
 - *selective acknowledgements* (below), while frames are missing.
-- When a frame with exponent 1 comes (the sender's timer ran out) it is answered at once by an acknowledgement, all
-  gaps, and ``count`` 65535 for what lies behind the last frame seen; all with RESEND.
+- *answers to a poll*, a frame with exponent 1 that the sender sends after a time-out: at once an acknowledgement, all
+  gaps, and a report with ``count`` 65535 for everything after the last frame seen; all with RESEND.
 
-A frame of an operation that is not posted here yet is held and taken in when it is.
+A frame of an operation that is not posted here yet is held until the operation is posted.
 
 A stream of an all-to-all is the same without sums: its frames are those of one block.
 """
@@ -66,18 +66,17 @@ from p4reduce.workers.kernels.sender import (
 from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, EndpointKind, EndpointState, EntryState, Refusal
 from p4switch.native.memory import carray, copy_bytes, load_u8, pointer, store_u8
 
-# Selective acknowledgements of a stream, compiled: what has come beyond the first gap, and what that says of the
-# rest.
+# Selective acknowledgements of a stream, compiled: which frames beyond the first gap are in, and which are lost.
 #
-# While frames are missing, the receiver tells for every frame that was sent again, and for every ``_EVERY``-th new
-# one, which of 32 frames are in (as RFC 2018 does for TCP): those up to the frame that it tells for. That is a
-# RESULT with RESEND whose ``count`` is ``SELECTIVE`` plus how far its ``seq`` is beyond the first frame that is not
-# in; bit i of ``iteration`` is frame ``seq`` + i. SATURATED: one was sent again for nothing. The frames before the
-# first missing one are in, so each of them is an acknowledgement, too.
+# While frames are missing, the receiver sends a selective acknowledgement for every resent frame, and for every
+# ``_EVERY``-th new frame (as RFC 2018 does for TCP). It tells which of the 32 frames up to that frame are in. It is a
+# RESULT with RESEND whose ``count`` is ``SELECTIVE`` plus the distance of its ``seq`` from the first missing frame;
+# bit i of ``iteration`` is set if frame ``seq`` + i is in. SATURATED: a frame was resent needlessly. All frames before
+# the first missing frame are in, so it is a cumulative acknowledgement, too.
 #
 # The sender numbers transmissions. A frame that is named as missing is lost when ``reorder`` later transmissions are
-# in (RFC 9002, section 6.1.1): so a second copy that is lost, too, is found within a round trip, without the timer.
-# What is in does not count as being on its way: a gap does not hold the window.
+# in (RFC 9002, section 6.1.1), so that the loss of a second copy is found within a round trip, without the timer.
+# Frames that are in do not count as in flight, so that a gap does not stall the window.
 
 
 _ANSWERED: Final = int(EntryState.ANSWERED)
@@ -88,18 +87,18 @@ _WRONG_SEQ: Final = int(Refusal.SEQ)
 TO_THE_END: Final = 65535
 """``count`` of the last answer to a poll"""
 SELECTIVE: Final = 32768
-"""``count`` of a selective acknowledgement, at least; gaps are reported in pieces below it"""
+"""least ``count`` of a selective acknowledgement; gaps are reported in smaller pieces"""
 BITS: Final = 32
 _FARTHEST: Final = TO_THE_END - 1 - SELECTIVE
-"""beyond the first missing frame, of what can be told"""
+"""largest distance from the first missing frame that a selective acknowledgement can express"""
 _EVERY: Final = 8
 REMEMBERED: Final = 4096
-"""transmissions for which a sender expects more losses after one"""
+"""number of transmissions after a loss during which a sender expects more losses"""
 
 
 @kernel
 def _be_patient(e: Any) -> None:
-    """Be more patient: a frame was taken for lost and was only late."""
+    """Tolerate more reordering, because a frame taken for lost was only late."""
     if e.reorder != NEVER:
         e.reorder = max(e.reorder, min(2 * e.reorder, e.window // 2))
 
@@ -133,7 +132,7 @@ def answered(e: Any, now: int) -> None:
 
 @kernel
 def poll_after(e: Any, now: int) -> None:
-    """Handle the end of the timer: the oldest frame is sent again as a poll. The answer says what has come in."""
+    """Handle a time-out: resend the oldest frame as a poll. The answer tells which frames are in."""
     e.timeouts += 1
     if e.timeouts > e.retries:
         give_up(e)
@@ -165,7 +164,7 @@ def receive_selection(e: Any, frame: Any, now: int) -> Any:
     for back in range(BITS):
         seq = first + BITS - 1 - back
         if bits >> (BITS - 1 - back) & 1 and e.low <= seq < e.next:
-            # The newest frame that was sent once has only just come.
+            # If the newest frame was sent once, it has only just arrived.
             new |= settle_once(e, seq, now, not new and entry_at(e, seq).attempts == 1)
     if e.low <= missing < e.next:
         _lose_if_overtaken(e, missing)
@@ -187,7 +186,7 @@ def _lose_if_overtaken(e: Any, seq: int) -> None:
 
 @kernel
 def note_arrival(e: Any, seq: int, again: int, new: int) -> None:
-    """Note that a frame of the previous worker came; ``again``: it was sent again."""
+    """Note that a frame of the previous worker arrived; ``again``: it is a resend."""
     if again:
         if not new and seq != e.repeated:  # a link that duplicates a frame sends the copy right behind it
             e.early = 1
@@ -202,7 +201,7 @@ def note_arrival(e: Any, seq: int, again: int, new: int) -> None:
 
 @kernel
 def next_selection(e: Any, missing: int) -> Any:
-    """The first of the 32 frames that the receiver should report now, or -1; ``missing``: the first that is not in."""
+    """The first of the 32 frames that the receiver should report now, or -1; ``missing``: the first missing frame."""
     while e.confirming > 0:
         seq = e.confirm[0]
         for place in range(1, e.confirming):
@@ -241,13 +240,13 @@ _DUPLICATE: Final = int(Refusal.DUPLICATE)
 NEXT: Final = 0
 PREVIOUS: Final = 1
 
-# Cells of what came in.
+# States of an incoming frame.
 _ABSENT: Final = 0
 _TAKEN: Final = 1
 _HELD: Final = 2
 _HELD_SATURATED: Final = 3
 
-# What a poll still has to be told.
+# Answers that a poll still awaits.
 _POLL_ACKNOWLEDGE: Final = 1
 _POLL_REPORT: Final = 2
 
@@ -275,10 +274,10 @@ def _begin_of(e: Any, segment: int, frame: int) -> Any:
 
 @kernel
 def _take(e: Any, seq: int, lanes: int, saturated: int) -> None:
-    """An incoming frame's lanes go into the caller's array; saturated: some sum in this operation was held at its end.
+    """Put an incoming frame's lanes into the caller's array; saturated: some sum in this operation saturated.
 
-    A rank that holds a sum says so in all frames that leave after it. A chunk passes every rank after its last
-    addition, so all ranks are told.
+    A rank at which a sum saturates marks all its later frames. A chunk passes every rank after its last addition, so
+    all ranks learn of it.
     """
     if e.kind == _ALL_TO_ALL:
         first = (seq - e.start) * e.lanes
@@ -361,7 +360,7 @@ def _receive_data(e: Any, frame: Any) -> Any:
 
 @kernel
 def _receive_gap(e: Any, first: int, count: int) -> None:
-    """Marks what is missing; a frame that was sent again already, only if that was before the timer ran out."""
+    """Mark missing frames as lost; a frame that was resent already, only if that was before the time-out."""
     e.lossy = e.order
     last = e.next if count == TO_THE_END else min(first + count, e.next)
     for seq in range(max(first, e.low), last):
@@ -392,9 +391,9 @@ def _receive_answer(e: Any, frame: Any, now: int) -> Any:
         _receive_gap(e, seq, count)
         return 0
     if seq <= e.low:
-        # Old news, but the peer lives: what it was polled for is on the way.
+        # An old acknowledgement, but the peer is alive: the answer to the poll is on the way.
         return _DUPLICATE
-    # An acknowledgement that had to wait for a frame that was lost says nothing of the round trip.
+    # An acknowledgement that a lost frame has delayed is no sample of the round trip.
     timed = flags & RESEND == 0
     if congestion_of(frame):
         cut(e, entry_at(e, seq - 1).order)
@@ -408,7 +407,7 @@ def _receive_answer(e: Any, frame: Any, now: int) -> Any:
 
 @kernel
 def ring_receive(e: Any, frame: Any, now: int) -> Any:
-    """A sound frame of this job and epoch. Returns 0, or why it changed nothing (``Refusal``)."""
+    """Take in a sound frame of this job and epoch. Returns 0, or why it changed nothing (``Refusal``)."""
     kind = type_of(frame)
     if kind == _TYPE_PUSH:
         reason = _receive_data(e, frame)
@@ -422,7 +421,7 @@ def ring_receive(e: Any, frame: Any, now: int) -> Any:
 
 @kernel
 def _copy_input(e: Any, seq: int) -> Any:
-    """Keeps what a frame carries; how many workers' numbers that is the sum of."""
+    """Copy a frame's payload into the window; return how many workers' numbers it sums."""
     frame = seq - e.start
     step: Any = 0
     begin: Any = frame * e.lanes
@@ -472,7 +471,7 @@ def _answer(e: Any, out: Any, flags: int, seq: int, count: int) -> Any:
 
 @kernel
 def _next_report(e: Any, out: Any) -> Any:
-    """The next answer to the previous worker, or 0."""
+    """Write the next answer to the previous worker; return its length, 0 if none."""
     if e.acks_sent < e.acks_due:
         e.acks_sent += 1
         echo = e.echo
@@ -497,7 +496,7 @@ def _next_report(e: Any, out: Any) -> Any:
         return _answer(e, out, RESEND, max(e.rx_high, e.rx_low), TO_THE_END)
     missing = e.rx_low
     while missing < e.rx_high and _cell(e, missing) != _ABSENT:
-        missing += 1  # what is held for the next operation is in
+        missing += 1  # frames held for the next operation are in
     first = next_selection(e, missing)
     if first < 0:
         return 0
@@ -510,7 +509,7 @@ def _next_report(e: Any, out: Any) -> Any:
 
 @kernel
 def may_send(e: Any, seq: int) -> Any:
-    """Whether the next new frame is inside the window, and what it passes on has come in."""
+    """Whether the next new frame is inside the window, and the sum that it passes on has come in."""
     if e.status != _ACTIVE or seq >= e.end or e.flight >= e.window or seq - e.low >= e.reach:
         return False
     return e.kind == _ALL_TO_ALL or seq - e.start < e.segment or _is_in(e, seq - e.segment)
@@ -518,7 +517,7 @@ def may_send(e: Any, seq: int) -> Any:
 
 @kernel
 def send_new(e: Any, now: int, out: Any) -> Any:
-    """The next frame that was never sent."""
+    """Write the next new frame; return its length."""
     seq = e.next
     _open(e, seq)
     e.next = seq + 1
@@ -529,7 +528,7 @@ def send_new(e: Any, now: int, out: Any) -> Any:
 
 @kernel
 def send_old(e: Any, now: int, out: Any) -> Any:
-    """An answer, or else a frame that was lost; 0 when there is none to send."""
+    """Write an answer, or else a lost frame; return its length, 0 if there is neither."""
     length = _next_report(e, out)
     if length == 0:
         lost = next_lost(e)
@@ -541,20 +540,20 @@ def send_old(e: Any, now: int, out: Any) -> Any:
 
 @kernel
 def ring_transmit(e: Any, now: int, out: Any) -> Any:
-    """The next frame: answers first, then what was lost, then what is new; 0 when there is nothing to send."""
+    """Write the next frame: answers first, then lost frames, then new ones. Return its length, 0 if none."""
     length = send_old(e, now, out)
     if length == 0 and e.lost == 0 and may_send(e, e.next) and has_room(e):
         length = send_new(e, now, out)
     return length
 
 
-# All-to-all between hosts, compiled: each of n workers sends a block to each other one; switches only forward.
+# All-to-all between hosts, compiled: each of n workers sends a block to each other worker; switches only forward.
 #
 # An endpoint has n - 1 streams, records like its own: stream k (from 1) goes to rank r + k and comes from r - k,
 # each with the ring's acknowledgements, gap reports and polls (`ring.py`), but without its sums: a frame depends on
-# none that came in. New chunks leave in turns, one for each stream, and all ranks begin with the next one: so at any
-# time a host hears from one other host, as long as they are in step. A pace keeps them so (`sender.py`): incast, the
-# n - 1 streams of one receiver at once, is what fills queues here.
+# no incoming frame. New chunks leave in turns, one for each stream, and all ranks begin with the next rank, so that
+# each host receives from one other host at a time while all are in step. A pace keeps them in step (`sender.py`), as
+# incast, the n - 1 streams of one receiver at once, would fill queues.
 
 
 _FAILED: Final = int(EndpointState.FAILED)
@@ -564,13 +563,13 @@ _NOBODY: Final = -1
 
 @kernel
 def stream_at(e: Any, index: int) -> Any:
-    """A stream, from 0: to the rank ``index`` + 1 further on."""
+    """The stream with an index from 0: to the rank ``index`` + 1 after this one."""
     return carray(pointer(e.streams), (e.size - 1,), ENDPOINT_DTYPE)[index]
 
 
 @kernel
 def _place_of(e: Any, sender: int) -> Any:
-    """The number of ranks by which a sender is further on, less one; or _NOBODY."""
+    """The number of ranks by which a sender comes after this one, minus 1; _NOBODY if it is unknown."""
     keys = carray(pointer(e.senders), (e.peers,), np.int64)
     low = 0
     high = e.peers
@@ -621,11 +620,11 @@ def _touched(e: Any, stream: Any, status: int, lingering: int, now: int) -> None
 
 @kernel
 def all_to_all_receive(e: Any, frame: Any, now: int) -> Any:
-    """A sound frame of this job and epoch. Returns 0, or why it changed nothing (``Refusal``)."""
+    """Take in a sound frame of this job and epoch. Returns 0, or why it changed nothing (``Refusal``)."""
     place = _place_of(e, sender_of(frame))
     if place == _NOBODY or e.size == 1:
         return _WRONG_PEER
-    # Data come from r - k, which is n - k further on; answers from r + k.
+    # Data come from rank r - k, which is n - k ranks after this one; answers come from r + k.
     stream = stream_at(e, e.size - 2 - place if type_of(frame) == _TYPE_PUSH else place)
     status = stream.status
     lingering = stream.lingering
@@ -636,14 +635,14 @@ def all_to_all_receive(e: Any, frame: Any, now: int) -> Any:
 
 @kernel
 def _owes(stream: Any) -> Any:
-    """Whether a stream may have answers to give, or chunks to send again."""
+    """Whether a stream may have answers to send, or chunks to resend."""
     waits = stream.poll != 0 or stream.lost > 0 or stream.reportable > max(stream.reported, stream.rx_low)
     return waits or stream.acks_sent < stream.acks_due
 
 
 @kernel
 def all_to_all_transmit(e: Any, now: int, out: Any) -> Any:
-    """The next frame: answers and what was lost first, then new chunks in turns; 0 when there is nothing to send."""
+    """Write the next frame: answers and lost frames first, then new chunks in turns. Return its length, 0 if none."""
     forget(e)
     if e.size == 1:
         if e.status == _ACTIVE:

@@ -1,15 +1,15 @@
-"""The sender's window, compiled: its pace, what is on its way, what leaves next; and a stream's losses and timer.
+"""The sender's window, compiled: pacing, chunks in flight, the order of sending; a stream's losses and timer.
 
 Workers in the network and of the parameter server find losses, and set their timer, in `recovery.py`. The rest of this
 docstring is about the streams of `ring.py` (ring, all-to-all), which find loss in two ways. **By order**: every
 transmission has a number; a chunk is lost when ``reorder`` later transmissions have been answered, so a resent chunk
 that is lost again is found as well (as RFC 9002, section 6.1.1, does with packet numbers). **By time**: RFC 6298, on
-chunks sent once; a new answer restarts the timer and ends the backoff. A sample is the *shortest* round trip of those
-seen in one: an answer may be late because another worker waited for its own timer, and if such waits counted, the
-workers would drive each other's timers up. So one sample below half the estimate starts it anew.
+chunks sent once; a new answer restarts the timer and ends the backoff. A sample is the *shortest* round trip seen
+during a round trip: an answer may be late because another worker waited for its own timer, and if such waits counted,
+the workers would drive each other's timers up. For the same reason a sample below half the estimate replaces it.
 
-When the timer runs out, only the oldest chunk is sent again: silence may mean a peer that is still computing. The
-answer says what is missing; of that, all that left before the timer ran out is sent again.
+When the timer runs out, only the oldest chunk is sent again: silence may mean that a peer is still computing. The
+answer tells which chunks are missing; those that left before the timer ran out are sent again.
 """
 
 from typing import Any, Final
@@ -24,15 +24,15 @@ from p4reduce.workers.records import ENTRY_DTYPE, NEVER, ChunkAnswer, EndpointSt
 from p4reduce.workers.specs import MAX_BRAKE, Congestion
 from p4switch.native.memory import carray, load_u8, pointer, store_u8
 
-# When the next chunk may leave, compiled: one each ``pace`` picoseconds, as the plan's busiest link takes them.
+# Pacing, compiled: one new chunk every ``pace`` picoseconds, the rate of the plan's busiest link.
 #
-# Where several edges of a plan share a link, or several workers a server's link, a window that leaves as fast as the
-# host's own link only waits in front of the shared one. There first come, first served is not fair: who sits near
-# the link gets more of it, chunks are complete late, and answers wait for each other. Sent at the pace of the shared
-# link, chunks hardly queue (as TCP senders are paced: Aggarwal, Savage, Anderson, INFOCOM 2000).
+# If several edges of a plan share a link, or several workers a server's link, a window sent at the rate of the host's
+# own link only queues at the shared link. First come, first served is unfair there: senders near the link get a larger
+# share, chunks complete late, and answers wait for each other. Paced at the rate of the shared link, chunks hardly
+# queue (as TCP senders are paced: Aggarwal, Savage, Anderson, INFOCOM 2000).
 #
-# A sender that comes less than one pace late keeps its beat, so that the rate is exact; who is later than that may
-# catch up by one chunk, no more. Frames without lanes whose answer has none are not counted, resends neither.
+# A sender that is less than one pace late keeps its schedule, so that the rate is exact; a later one may catch up by
+# at most one chunk. Chunks without lanes in both the frame and its answer are not counted, nor are resends.
 
 
 _NOTHING = int(ChunkAnswer.NOTHING)
@@ -40,13 +40,13 @@ _NOTHING = int(ChunkAnswer.NOTHING)
 
 @kernel
 def has_weight(entry: Any) -> Any:
-    """Whether a chunk or its answer carries lanes; frames without them fill no queue."""
+    """Whether a chunk or its answer carries lanes; frames without lanes fill no queue."""
     return (entry.has_lanes or entry.answer != _NOTHING) and not entry.bare
 
 
 @kernel
 def too_early(e: Any, now: int) -> Any:
-    """Whether the next new chunk must wait for the pace; if so, ``wake`` is when it need not."""
+    """Whether the next new chunk must wait for the pace; if so, set ``wake`` to the end of the wait."""
     if now >= e.pace_at:
         return False
     e.wake = e.pace_at
@@ -55,32 +55,32 @@ def too_early(e: Any, now: int) -> Any:
 
 @kernel
 def left(e: Any, entry: Any, now: int) -> None:
-    """Note that a new chunk leaves, for the pace."""
+    """Advance the pacing schedule for a new chunk that leaves."""
     if e.pace > 0 and has_weight(entry):
         e.pace_at = max(e.pace_at, now - e.pace) + e.pace
 
 
 @kernel
 def forget(e: Any) -> None:
-    """Forget the time at which the next chunk may leave."""
+    """Clear ``wake``, the time at which the next chunk may leave."""
     e.wake = NEVER
 
 
-# How many chunks may be on their way, compiled: additive increase, multiplicative decrease (AIMD).
+# The number of chunks in flight, compiled: additive increase, multiplicative decrease (AIMD).
 #
 # The congestion window ``cwnd`` bounds the chunks in flight, the plan's window bounds how far they reach beyond the
-# oldest missing one. Where it was what held the sender back (RFC 7661), it grows by one chunk for each answer up to
+# oldest missing chunk. While ``cwnd`` limits the sender (RFC 7661), it grows by one chunk for each answer up to
 # ``threshold`` (slow start), then by one chunk a round trip (Jacobson, "Congestion avoidance and control", SIGCOMM
-# 1988). A loss or a congestion mark cuts it, once for all that was on its way when it was cut (as in RFC 9002,
-# section 7.3.2). While the shortest round trip of the latest round is far above the shortest ever, it does not grow:
-# a queue stands somewhere (slow start ends so in RFC 9406). Some switches drop frames before any queue that they
-# could mark.
+# 1988). A loss or a congestion mark cuts it, once for all chunks that were in flight when it was cut (as in RFC 9002,
+# section 7.3.2). It does not grow while the shortest round trip of the latest round is far above the shortest ever,
+# which shows a standing queue (RFC 9406 ends slow start in this way): some switches drop frames before any queue that
+# they could mark.
 #
 # In-network workers are coupled: a chunk is answered when the slowest worker's contribution is in. So a lost chunk
-# is missing at all of them, all cut, and their windows stay alike; who has a wider one sees longer round trips and
-# stops growing.
+# is missing at all workers, all cut their windows, and these stay alike; a worker with a wider window sees longer
+# round trips and stops growing.
 #
-# ``cwnd`` counts in units of 2**-16 chunks. Nothing here does anything for an endpoint that is not adaptive.
+# ``cwnd`` counts in units of 2**-16 chunks. None of this affects an endpoint that is not adaptive.
 
 
 CHUNK: Final = 1 << 16
@@ -89,9 +89,9 @@ _FINE: Final = 1 << 10
 
 
 def set_up(record: Any, congestion: Congestion, least: int) -> None:
-    """Writes the settings into an endpoint's record, whose ``room`` is set: the most chunks on their way.
+    """Write the settings into an endpoint's record, in which ``room``, the most chunks in flight, is set already.
 
-    least: chunks below which nothing flows.
+    least: the fewest chunks in flight with which data flow at all.
     """
     window = int(record["room"])
     record["pace"] = congestion.pace_ps
@@ -107,7 +107,7 @@ def set_up(record: Any, congestion: Congestion, least: int) -> None:
 
 @kernel
 def has_room(e: Any) -> Any:
-    """Whether one more chunk may be on its way; if not, note that the window held the sender back."""
+    """Whether one more chunk may be in flight; if not, note that the window limited the sender."""
     if e.adaptive == 0 or (e.flight + 1) * CHUNK <= e.cwnd:
         return True
     e.held_back = e.order
@@ -123,7 +123,7 @@ def note_round_trip(e: Any, rtt: int) -> None:
 
 @kernel
 def _is_calm(e: Any) -> Any:
-    """Whether the latest round trips show no queue that stands."""
+    """Whether the latest round trips show no standing queue."""
     return e.base_rtt == NEVER or e.last_rtt <= e.base_rtt // _FINE * e.brake // (CHUNK // _FINE) + e.brake_ps
 
 
@@ -157,9 +157,9 @@ def cut(e: Any, order: int) -> None:
 
 @kernel
 def cut_for_loss(e: Any, order: int) -> None:
-    """As ``cut``; but if round trips show no queue, the loss may be chance, and most of the window comes back at once.
+    """Cut the window for a loss; if round trips show no queue, the loss may be random, and the window regrows fast.
 
-    If the brake is off, so that only losses hold the window back, they are taken for congestion.
+    If the brake is off, so that only losses limit the window, every loss counts as congestion.
     """
     before = e.cwnd
     cuts = e.cuts
@@ -170,7 +170,7 @@ def cut_for_loss(e: Any, order: int) -> None:
 
 @kernel
 def start_over(e: Any) -> None:
-    """Begin another epoch, perhaps on another path: nothing is on its way, and no round trip is known."""
+    """Begin another epoch, perhaps on another path: nothing is in flight, and no round trip is known."""
     e.flight = 0
     e.base_rtt = NEVER
     if e.adaptive:
@@ -241,14 +241,14 @@ def _base_rto(e: Any) -> Any:
 
 @kernel
 def _tolerate(e: Any) -> None:
-    """Be more patient: a chunk was taken for lost and was not."""
+    """Tolerate more reordering, because a chunk taken for lost was not lost."""
     e.spurious += 1
     e.reorder = max(e.reorder, min(2 * e.reorder, e.window // 2))
 
 
 @kernel
 def settle(e: Any, entry: Any, now: int, timed: int) -> None:
-    """Take in the answer of a chunk. timed: it was sent at once, so it may be a round-trip sample."""
+    """Take in the answer of a chunk. timed: the answer came without delay, so it may be a round-trip sample."""
     elapsed = now - entry.sent_at
     if entry.lost:
         entry.lost = 0
@@ -265,8 +265,8 @@ def settle(e: Any, entry: Any, now: int, timed: int) -> None:
                 e.round_rtt = NEVER
                 e.sampled_at = now
     elif elapsed >= e.rtt_min:
-        # The answer to a probe may have come because another worker is there at last. It says nothing of what was sent
-        # before the probe; with a fixed window that is sent again once too often, an adaptive one would be cut.
+        # The answer to a probe may have come because another worker is ready at last. It tells nothing of chunks sent
+        # before the probe: a fixed window then resends them needlessly, but an adaptive window would be cut.
         if not (e.adaptive and entry.probe):
             e.top = max(e.top, entry.order)
     else:
@@ -288,7 +288,7 @@ def advance(e: Any, now: int) -> None:
 
 @kernel
 def mark_lost(e: Any, entry: Any) -> Any:
-    """Mark a chunk to be sent again if it is on its way; return whether it was."""
+    """Mark a chunk for resending if it is in flight; return whether it was."""
     if entry.state != _OUTSTANDING or entry.lost:
         return False
     entry.lost = 1
@@ -308,7 +308,7 @@ def lose_by_order(e: Any, entry: Any) -> None:
 
 @kernel
 def lose_by_time(e: Any, entry: Any) -> None:
-    """Mark a chunk as lost: it left before a poll whose answer lacks it."""
+    """Mark a chunk as lost because it left before a poll whose answer lacks it."""
     if mark_lost(e, entry):
         entry.probe = 0
         e.lost_by_time += 1
@@ -327,13 +327,13 @@ def next_lost(e: Any) -> Any:
 
 @kernel
 def may_resend(e: Any, seq: int) -> Any:
-    """Whether a lost chunk may leave now: the oldest always, or nothing would ever move again."""
+    """Whether a lost chunk may leave now; the oldest always may, so that the window can advance."""
     return seq == e.low or has_room(e)
 
 
 @kernel
 def give_up(e: Any) -> None:
-    """Fail, as all retries are used up; the oldest chunk names what is missing."""
+    """Fail, as all retries are used up; ``failed_seq`` names the oldest missing chunk."""
     e.failed_seq = e.low & SEQ_MASK
     e.timer = NEVER
     e.lingering = 0
@@ -343,7 +343,7 @@ def give_up(e: Any) -> None:
 
 @kernel
 def stand_still(e: Any, paused: int) -> None:
-    """Shift timer and clocks by a time (picoseconds) in which nothing could be answered."""
+    """Shift timer and clocks by ``paused`` picoseconds, during which no answer could be taken in."""
     if e.timer != NEVER:
         e.timer += paused
     for seq in range(e.low, e.next):
@@ -355,7 +355,7 @@ def stand_still(e: Any, paused: int) -> None:
 
 @kernel
 def said_ahead(e: Any, seq: int) -> Any:
-    """The exponent that a seq announces if its own operation has none left to announce."""
+    """The value that a seq announces if its operation has no exponent left: losses, or the next one's exponent."""
     if e.truths != 0 and seq - e.start + e.known == e.chunks:
         return told_losses(e)
     left = e.end - seq
@@ -378,25 +378,25 @@ def worker_agreed_ahead(e: Any, count: int) -> Any:
 
 @kernel
 def worker_posted(e: Any) -> None:
-    """Take over the exponents that the operation before has agreed on for this one."""
+    """Take over the exponents that the previous operation has agreed on for this one."""
     if e.truths != 0:
         for chunk in range(e.known):
             set_truth(e, chunk, entry_at(e, e.start - e.known + chunk).carried)
 
 
-# Which of a worker's chunks leaves next, compiled: questions, what was asked for, what is late, what is new.
+# The order in which a worker's frames leave, compiled: questions, requested chunks, late chunks, new chunks.
 #
-# A chunk's turn comes when it is the next in order. Where its slot is taken still, and by one that is late, it is
-# *skipped*, and leaves as soon as the slot is free. What is missing, and what is asked for, wait in queues until
-# there is room for them on their way; the oldest chunk never waits for room.
+# Chunks take turns in order. If a chunk's slot is still taken by a late chunk, it is *skipped*, and leaves as soon as
+# the slot is free. Missing and requested chunks wait in queues until one more may be in flight; the oldest chunk never
+# waits.
 
 
 NOTHING: Final = -1
 
 _LOSSY: Final = 3 * CHUNK // 64
-"""of a worker's chunks: from there on its own link loses so much that it asks early, where that costs little"""
+"""``own_rate`` above which a worker's own link is so lossy that the worker asks early, where that costs little"""
 
-# Where a skipped chunk stands.
+# States of a skipped chunk.
 _SKIPPED: Final = 1
 _LATE: Final = 2
 
@@ -423,19 +423,19 @@ def is_overdue(e: Any, seq: int) -> Any:
 
 @kernel
 def may_be_prompt(e: Any) -> Any:
-    """Whether needless questions bring no RESULTs, and no other job's frames make round trips longer than they were."""
+    """Whether needless questions bring no RESULTs, and no other job's frames lengthen round trips."""
     return e.prompt and e.adaptive == 0 and e.strangers == 0
 
 
 @kernel
 def is_prompt(e: Any) -> Any:
-    """Whether this worker asks early and often: its own link loses much, and needless questions bring no RESULTs."""
+    """Whether this worker asks early and often: its own link is lossy, and needless questions cost little."""
     return may_be_prompt(e) and e.own_rate > _LOSSY
 
 
 @kernel
 def may_fly(e: Any) -> Any:
-    """Whether one more chunk may be on its way; where many are late, as many as have slots."""
+    """Whether one more chunk may be in flight: fewer than ``room``, or ``window`` after reordering or much loss."""
     if e.adaptive:
         return has_room(e)
     return e.flight < (e.room if e.late_by == 0 and not is_prompt(e) else e.window)
@@ -495,13 +495,13 @@ def wake(e: Any, seq: int) -> None:
 
 @kernel
 def is_skipped(e: Any, seq: int) -> Any:
-    """Whether a chunk before ``next`` has not left, and does not wait to."""
+    """Whether a chunk before ``next`` was skipped and its slot is not free yet."""
     return load_u8(e.skipped, seq & (e.ring - 1)) == _SKIPPED
 
 
 @kernel
 def next_late(e: Any) -> Any:
-    """A chunk whose slot has become free, and that may leave now, or NOTHING: the oldest missing one always may."""
+    """A skipped chunk whose slot is free and that may leave now, or NOTHING; the oldest missing chunk always may."""
     if load_u8(e.skipped, e.low & (e.ring - 1)) == _LATE:
         return e.low
     while e.late_head < e.late_tail:
@@ -520,7 +520,7 @@ def take_late(e: Any, seq: int) -> None:
 
 @kernel
 def next_question(e: Any) -> Any:
-    """A chunk that may be asked for now, or NOTHING: the oldest missing one always may."""
+    """A chunk that may be asked for now, or NOTHING; the oldest missing chunk always may."""
     oldest = entry_at(e, e.low)
     if e.low < e.next and oldest.seq == e.low and oldest.lost:
         return e.low
@@ -535,7 +535,7 @@ def next_question(e: Any) -> Any:
 
 @kernel
 def next_again(e: Any) -> Any:
-    """A chunk that was asked for and may leave now, or NOTHING: the oldest missing one always may."""
+    """A requested chunk that may leave now, or NOTHING; the oldest missing chunk always may."""
     oldest = entry_at(e, e.low)
     if e.low < e.next and oldest.seq == e.low and oldest.again:
         return e.low

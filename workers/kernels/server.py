@@ -1,12 +1,12 @@
 """The parameter server, compiled: parent of the root switch or, with several members, the baseline.
 
-A slot holds one chunk; slot = seq & (ring - 1). A chunk is complete when every member's contribution is in: one,
-merged by the network, or one for each worker, which are then summed in the order of ranks. What a chunk's RESULT
-carries is kept with the slot, so a repeated request, in whatever epoch, gets the same bytes, and nothing is applied
+A slot holds one chunk; slot = seq & (ring - 1). A chunk is complete when every member's contribution is in: a
+single one, merged by the network, or one for each worker; these are then summed in the order of ranks. The lanes of a
+chunk's RESULT are kept with the slot, so a repeated request gets the same bytes in any epoch, and nothing is applied
 twice.
 
-An ASK is answered by the RESULT, an ASK for a contribution that is not in, or a WAIT with the members that are. Frames
-that come before an operation is posted are not taken; once it is posted the server asks for them by itself.
+An ASK is answered by the RESULT, by an ASK for a missing contribution, or by a WAIT that names the missing members.
+Frames that come before an operation is posted are refused; once it is posted, the server asks for them.
 """
 
 from typing import Any, Final
@@ -81,7 +81,7 @@ _ARRIVED: Final = 1
 _QUEUED: Final = 2
 _REPLIED: Final = 4
 
-# What a reply is, in the codes of the queue: seq << 20 | kind << 16 | rank.
+# Kinds of replies in the queue, whose codes are seq << 20 | kind << 16 | rank.
 _KIND_RESULT: Final = 0
 _KIND_ASK: Final = 1
 _KIND_WAIT: Final = 2
@@ -112,7 +112,7 @@ def _mark_cell(e: Any, seq: int, rank: int) -> Any:
 
 @kernel
 def _rank_of(e: Any, key: int) -> Any:
-    """Which member sent it, or -1: binary search in the sorted senders."""
+    """The rank of the member with this key, or -1; binary search in the sorted senders."""
     senders = carray(pointer(e.senders), (e.peers,), np.int64)
     at = np.searchsorted(senders, key)
     if at == e.peers or senders[at] != key:
@@ -122,7 +122,7 @@ def _rank_of(e: Any, key: int) -> Any:
 
 @kernel
 def _reply_capacity(e: Any) -> Any:
-    """A RESULT for each (slot, member), as many that a reopened slot has made stale, and as many ASKs."""
+    """Places for a RESULT of each (slot, member), a stale RESULT of its slot's old chunk, and two questions."""
     return REPLIES * e.ring * e.peers
 
 
@@ -155,13 +155,13 @@ def _queue_reply(e: Any, seq: int, rank: int) -> None:
 
 @kernel
 def _gives(e: Any) -> Any:
-    """Whether the server has numbers of its own in the sum."""
+    """Whether the server contributes numbers to the sum."""
     return e.collective == _PUSH and e.source != 0
 
 
 @kernel
 def _take_own(e: Any, slot: Any, seq: int, chunk: int) -> None:
-    """Add the server's part to a chunk's agreement: an exponent of a later chunk, and whether its own is not finite."""
+    """Begin a chunk with the server's exponent of a later chunk, and whether its own numbers are not finite."""
     announces = seq - e.start + e.known
     if e.lead > 0 and announces < e.chunks:
         slot.exponent = load_u8(e.exponents, announces)
@@ -276,9 +276,9 @@ def _exponent_known(e: Any, seq: int) -> Any:
 def _may_open(e: Any, seq: int) -> Any:
     """Whether a chunk may take its slot: no worker will ask for the slot's old chunk again.
 
-    Where the network adds up (one peer) no chunk is sent that is so far ahead. Other peers' chunks may be answered one
-    by one (PULL), so one worker could run away from the others; but each worker that has sent the oldest incomplete
-    chunk has all results up to half a ring before it.
+    If the network adds up (one peer), no chunk is sent too far ahead. Several peers may be answered one by one (PULL),
+    so one worker could run ahead of the others; but each worker that has sent the oldest incomplete chunk has all
+    results up to half a ring before it.
     """
     ahead = e.ring if e.peers == 1 else e.ring // 2
     slot = _slot_at(e, seq)
@@ -323,7 +323,7 @@ def server_agreed_ahead(e: Any, count: int) -> Any:
 
 @kernel
 def server_posted(e: Any) -> None:
-    """Ask for chunks of a posted operation that came too early; with ``repeats`` lanes come again anyway."""
+    """Ask for chunks that came before their operation was posted; with ``repeats``, workers resend lanes unasked."""
     early = carray(pointer(e.unposted), (e.peers,), np.int64)
     end = min(e.end, e.start + e.ring // 2)
     if e.repeats and carries_lanes(e.collective):
@@ -384,7 +384,7 @@ def server_receive(e: Any, frame: Any, now: int) -> Any:
 
 @kernel
 def server_transmit(e: Any, out: Any) -> Any:
-    """Write the next RESULT into ``out`` and return its length; 0 when no worker waits for one."""
+    """Write the next RESULT, ASK or WAIT into ``out``; return its length, 0 if none is queued."""
     capacity = _reply_capacity(e)
     while e.reply_head < e.reply_tail:
         code = carray(pointer(e.replies), (capacity,), np.int64)[e.reply_head % capacity]

@@ -111,7 +111,7 @@ IMAGES: Final = 1797
 
 
 class DataError(BadInput, RuntimeError):
-    """The data set is not there; the message says what to install."""
+    """The data set is missing; the message says what to install."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Dataset:
         return len(self.labels)
 
     def take(self, indices: LabelArray) -> "Dataset":
-        """Those of the given indices, in that order."""
+        """The images and labels at the given indices, in that order."""
         return Dataset(self.images[indices], self.labels[indices])
 
     def shard(self, rank: int, size: int) -> "Dataset":
@@ -137,7 +137,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Split:
-    """Images to learn from, and images to be tested with."""
+    """Images for training, and images for testing."""
 
     train: Dataset
     test: Dataset
@@ -153,7 +153,7 @@ def load_digits(seed: int) -> Split:
 
 @cache
 def _digits() -> Dataset:
-    """As ``sklearn.datasets.load_digits``, of scikit-learn's file alone: the library takes seconds to import."""
+    """As ``sklearn.datasets.load_digits``, but from its file: importing scikit-learn takes seconds."""
     spec = find_spec("sklearn")
     if spec is None or spec.origin is None:
         raise DataError("the digits come with scikit-learn, which is missing: pip install 'p4reduce[demo]'")
@@ -167,14 +167,14 @@ def _digits() -> Dataset:
 
 # The clarity of 53,940 real diamonds from their price, weight, measures, cut and colour, as plotnine ships them.
 #
-# Harder than the digits: eight grades that lie close together, which no model tells apart for sure.
+# They are harder than the digits: eight grades that are so similar that no model separates them reliably.
 
 
 DIAMONDS_LAYERS: Final = (19, 256, 128, 8)
 """39,048 parameters"""
 DIAMONDS: Final = 53_940
 _FARTHEST: Final = 5.0
-"""standard deviations: a few stones have measures that are mistakes"""
+"""standard deviations at which inputs are clipped, as a few stones have wrong measures"""
 _CUTS: Final = ("Fair", "Good", "Very Good", "Premium", "Ideal")
 _COLOURS: Final = "DEFGHIJ"
 _CLARITIES: Final = ("I1", "SI2", "SI1", "VS2", "VS1", "VVS2", "VVS1", "IF")
@@ -183,7 +183,7 @@ _MEASURES: Final = (0, 4, 5, 6, 7, 8, 9)
 
 
 def load_diamonds(seed: int) -> Split:
-    """The diamonds, shuffled by ``seed`` and split 80 : 20; inputs are scaled by the part that is learned from.
+    """The diamonds, shuffled by ``seed`` and split 80 : 20; inputs are standardized by the training part.
 
     Raises ``DataError`` without plotnine.
     """
@@ -198,7 +198,7 @@ def load_diamonds(seed: int) -> Split:
 
 @cache
 def _diamonds() -> tuple[FloatArray, LabelArray]:
-    """Inputs (count, 19) and clarity; of plotnine's file alone: the library takes seconds to import."""
+    """Inputs (count, 19) and clarity (count,), from plotnine's file: importing the library takes seconds."""
     spec = find_spec("plotnine")
     if spec is None or spec.origin is None:
         raise DataError("the diamonds come with plotnine, which is missing: pip install 'p4reduce[study]'")

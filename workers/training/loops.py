@@ -1,7 +1,7 @@
-"""The training loops: gradients all-reduced, a parameter server, and all in one process.
+"""The training loops: all-reduced gradients, a parameter server, and a single process.
 
-The three compute the same steps: worker r of n takes its batch, the mean of the n gradients is one step of SGD.
-Only the sum is formed elsewhere: in the network, at the server, or here.
+All three compute the same steps of SGD: each of n workers takes its batch, and a step uses the mean of the n gradients.
+They differ in where the sum is formed: in the network, at the server, or in the process.
 """
 
 import hashlib
@@ -21,10 +21,10 @@ from p4reduce.workers.training.digits import Dataset, FloatArray, Mlp, Split
 
 
 class _Keeper:
-    """Holds the limit while anyone wants it.
+    """Holds the limit on BLAS threads while there are users.
 
-    BLAS's limit belongs to the whole process, and threadpoolctl lets only the thread that set it take it back.
-    Workers come and go in threads of their own, so one thread is kept for setting and taking back.
+    The limit is that of the whole process, and threadpoolctl lets only the thread that set it restore it.
+    Workers come and go in separate threads, so a dedicated thread sets and restores the limit.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class _Keeper:
         self._thread: threading.Thread | None = None
 
     def enter(self) -> None:
-        """Count a user in; returns when the limit is in force."""
+        """Add a user; return when the limit is in force."""
         with self._lock:
             self._users += 1
             if self._users == 1:
@@ -45,7 +45,7 @@ class _Keeper:
                 limited.wait()
 
     def leave(self) -> None:
-        """Count a user out; the last one takes the limit back."""
+        """Remove a user; the last one lifts the limit."""
         with self._lock:
             self._users -= 1
             if self._users == 0 and self._thread is not None:
@@ -71,7 +71,7 @@ _keeper = _Keeper()
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Hold BLAS to one thread while anyone is inside.
+    """Limit BLAS to one thread while any thread is inside.
 
     Without threadpoolctl (it comes with scikit-learn, as the digits do) BLAS is left as it is.
     """
@@ -82,7 +82,7 @@ def single_threaded_blas() -> Iterator[None]:
         _keeper.leave()
 
 
-# What decides a training.
+# Options of a training.
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,13 @@ class TrainingOptions:
     """Images of one iteration, all workers together."""
     learning_rate: float = 0.1
     momentum: float = 0.9
-    """Of the workers' SGD; a parameter server steps without, see ``for_parameter_server``."""
+    """Momentum of the workers' SGD; a parameter server has none, see ``for_parameter_server``."""
     seed: int = 0
-    """Decides the split of the data, the initial weights and the order of the images."""
+    """Seed of the split of the data, the initial weights and the order of the images."""
     evaluate_every: int = 2
     """Iterations between two records of the test accuracy."""
     staleness: int | None = 0
-    """Of a parameter server: rounds by which a worker may be ahead of the slowest (0: all wait, `dist_sync`; None: no
+    """Rounds by which a parameter server lets a worker be ahead of the slowest (0: all wait, `dist_sync`; None: no
     bound, `dist_async`)."""
     flops_per_second: float = 1e12
     """Declared speed of a worker's processor: it turns operations into virtual time."""
@@ -148,7 +148,7 @@ class TrainingTask:
 
     @property
     def iterations(self) -> int:
-        """Of the whole training; the same on every worker."""
+        """Number of iterations of the whole training; the same on every worker."""
         return self.options.epochs * self.iterations_per_epoch
 
     @property
@@ -163,12 +163,12 @@ class TrainingTask:
         return self.shard.take(order[step * self.batch : (step + 1) * self.batch])
 
     def gradient(self, parameters: FloatArray, iteration: int, gradient: FloatArray) -> float:
-        """Write the gradient of an iteration's batch to ``gradient``; the batch's mean loss."""
+        """Write the gradient of an iteration's batch to ``gradient``; return the batch's mean loss."""
         batch = self.images_of(iteration)
         return self.model.loss_and_gradient(parameters, batch.images, batch.labels, gradient)
 
     def accuracy(self, parameters: FloatArray) -> float:
-        """Share of the test images that are recognized."""
+        """Share of the test images that are classified correctly."""
         return self.model.accuracy(parameters, self.test.images, self.test.labels)
 
     def evaluates(self, iteration: int) -> bool:
@@ -180,11 +180,11 @@ class TrainingTask:
 LOSS: Final = "loss"
 """Mean cross entropy of a worker's own batch, before the step."""
 ACCURACY: Final = "test_accuracy"
-"""Share of the test images recognized, after the step."""
+"""Share of the test images that are classified correctly, after the step."""
 
 
 class TrainingGroup(Protocol):
-    """What training needs of ``p4reduce.group.communicator.Communicator``."""
+    """The part of ``p4reduce.group.communicator.Communicator`` that training needs."""
 
     @property
     def rank(self) -> int:
@@ -196,32 +196,32 @@ class TrainingGroup(Protocol):
 
     @property
     def is_server(self) -> bool:
-        """True for the parameter server's end."""
+        """Whether this is the parameter server."""
 
     def all_reduce(self, array: FloatArray, *, name: str = ...) -> FloatArray:
         """Replace ``array``, which is called ``name``, by the sum over all workers."""
 
     def push_pull(self, array: FloatArray, learning_rate: float, *, staleness: int | None = 0) -> FloatArray:
-        """Gradients up, weights down."""
+        """Push the gradient in ``array`` to the server, and replace it by the new weights."""
 
     def compute(self, seconds: float) -> None:
-        """Declare computation."""
+        """Declare a computation that takes ``seconds``."""
 
     def record(self, name: str, value: float) -> None:
-        """Keep a figure."""
+        """Record a named value."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What a participant ends with."""
+    """A participant's result of a training."""
 
     parameters: FloatArray
     test_accuracy: float | None
-    """Of worker 0 (and of training alone), which alone evaluates."""
+    """Test accuracy of worker 0, of training alone, or of a server with staleness; else None."""
 
     @property
     def sha256(self) -> str:
-        """Of the parameters' bytes: equal on every worker."""
+        """SHA-256 of the parameters' bytes; equal on every worker that waits for the others."""
         return hashlib.sha256(self.parameters.tobytes()).hexdigest()
 
 
@@ -251,9 +251,9 @@ def train_all_reduce(comm: TrainingGroup, options: TrainingOptions) -> Trained:
 def train_parameter_server(comm: TrainingGroup, options: TrainingOptions, *, slowdown: float = 1.0) -> Trained:
     """SGD with the weights at a parameter server: workers push gradients and pull weights, chunk by chunk.
 
-    Plain SGD: the server keeps no momentum. ``ValueError`` when the options ask for it. With ``options.staleness``
-    workers do not wait for each other, or for a bounded number of rounds only, and end with different weights; the
-    server's are those that count. ``slowdown``: by how much this worker computes longer.
+    Plain SGD: the server keeps no momentum. Raises ``ValueError`` if the options ask for it. With
+    ``options.staleness`` workers do not wait for each other, or only if some rounds ahead, and end with different
+    weights; the server's weights count. ``slowdown``: factor by which this worker computes longer.
     """
     if options.momentum:
         raise ValueError("momentum: the parameter server steps without; use TrainingOptions.for_parameter_server()")
@@ -280,7 +280,7 @@ def train_parameter_server(comm: TrainingGroup, options: TrainingOptions, *, slo
 
 
 def train_alone(n_shards: int, options: TrainingOptions) -> Trained:
-    """The same training in one process, in float32: the baseline that accuracy is compared with."""
+    """Train in one process, in float32: the baseline for comparing accuracy."""
     with single_threaded_blas():
         tasks = [TrainingTask(options, rank, n_shards) for rank in range(n_shards)]
         parameters = tasks[0].model.initial(options.seed)

@@ -29,11 +29,11 @@ NAMES: Final = {
     "15": "15-the-slow-link",
     "16": "16-a-dead-link",
 }
-"""Folders by number; the grader of lab 01 is the package ``lab01``."""
+"""Folder names by lab number; the grader of lab 01 is the package ``lab01``."""
 
 
 def find(name: str) -> Lab:
-    """Returns a lab by number or name, or from a folder of your own that holds ``lab.py``. Raises LabError.
+    """Returns the lab with a number or name, or the lab of a folder that holds ``lab.py``. Raises LabError.
 
     The ``lab.py`` of a folder is executed: name only folders that you trust.
     """

@@ -170,7 +170,7 @@ def _print(output: Output, report: GradeReport) -> None:
 
 
 def _print_check(output: Output, check: Check, told: dict[tuple[str, str], str]) -> None:
-    """Prints a check; a text that was printed before is only referred to (``told``: the check that had it)."""
+    """Prints a check, or a reference for a finding that was printed before; ``told``: check titles by finding."""
     mark, style = {True: ("pass", "green"), False: ("FAIL", "bold red"), None: ("-", "dim")}[check.passed]
     output.line(Text.assemble("  ", (f"{mark:<5}", style), check.title))
     if check.finding is None:

@@ -91,9 +91,9 @@ class FrameCase:
 
 
 def cases(layout: Layout, draws: Draws) -> list[FrameCase]:
-    """Returns twenty frames: the first three with small numbers, the last two at both ends of a field.
+    """Returns twenty frames: the first two with small numbers, the last two with ``hops`` at its maximum.
 
-    Eight have a value, five have none, four are of other types, three are cut short.
+    Nine have a value, six have none, three are of other types, two are cut short.
     """
     random = draws.generator("frames")
 
@@ -199,7 +199,7 @@ class _Grader:
                 )
 
     def _written(self, wrong: Wrong) -> None:
-        """Raises Wrong if the header's fields are the reason why a program does not compile: odd numbers of bits."""
+        """Raises Wrong if a program does not compile because the bits of its wrong fields are no multiple of 8."""
         try:
             text = without_comments(self.path.read_text("utf-8"))
         except (OSError, UnicodeDecodeError):
@@ -249,7 +249,7 @@ class _Grader:
     # --- frames
 
     def _place(self, step: LabStep, anew: Callable[[StudentProgram, Compiled], list[LabStep]]) -> str:
-        """Returns the place of the mistake, or what the first wrong frame did."""
+        """Returns the place of the mistake, or else what the first wrong frame did."""
         assert self.parts is not None  # noqa: S101
         for case in self.cases:
             bench = P4Bench(self.program, self.parts)
@@ -262,7 +262,7 @@ class _Grader:
         return in_p4(self.task, FILE, step, self._ran(), (), anew)
 
     def _deviation(self, case: FrameCase, answer: FrameAnswer) -> Departure | None:
-        """Returns what is wrong with the result of a frame."""
+        """Returns what is wrong with the result of a frame; None if it is right."""
         if case.expected is None or not answer.sent:
             return (
                 None
@@ -356,7 +356,7 @@ class _Grader:
         return data
 
     def _emitted(self, name: str, answer: FrameAnswer, show: str) -> bytes:
-        """Returns a header as it left, wherever it stands; other checks are about whether and where it is emitted."""
+        """Returns a header's bytes as they left, at any position. Raises Wrong if the header did not leave."""
         data = self._left(answer, show)
         if name not in answer.emitted:
             self._never(name, show)

@@ -52,7 +52,7 @@ _HOW_MANY: Final = (
 
 @dataclass(frozen=True)
 class StudentNumbers:
-    """The numbers of a student."""
+    """The EtherType and the number of slots of a student."""
 
     ether_type: int
     slots: int
@@ -87,9 +87,9 @@ class SlotModel:
         return "complete" if complete else "partial"
 
     def possible(self, pushes: Sequence[Push]) -> bool:
-        """Returns whether workers send such frames to an empty switch.
+        """Returns whether real workers could send these frames to an empty switch.
 
-        No worker goes on to a slot before its chunk there is complete, or sends a chunk again that is complete.
+        A worker uses a slot again only when the previous chunk in it is complete, and repeats no complete chunk.
         """
         open_, over = dict[int, tuple[int, int]](), set[int]()
         for push in pushes:
@@ -117,8 +117,8 @@ class _Played:
     Attributes:
         before, after: bitmap and sums in the slot's registers.
         expected: bitmap and sums of the model.
-        left: sums that the chunk before left in the slot; None if there was none.
-        elsewhere: registers and cells outside the slot that changed, if they were looked at.
+        left: sums that the previous chunk left in the slot; None if there was none.
+        elsewhere: registers and cells outside the slot that changed; empty if they were not watched.
     """
 
     push: Push
@@ -140,7 +140,7 @@ class _Played:
 
     @property
     def right_sums(self) -> bool:
-        """Whether the sums are right; they do not matter any more when a chunk is complete."""
+        """Whether the sums are right; always True for a complete chunk, whose sums no longer matter."""
         return self.outcome == "complete" or self.after[1] == self.expected[1]
 
     def right_ports(self, workers: int) -> bool:
@@ -205,8 +205,8 @@ class _Grader:
         self.parts: Parts | None = None
         self._played: dict[tuple[int, bool], list[_Played]] = {}
         self._told: dict[tuple[int, str], Wrong] = {}
-        self._brief, self._ran = not task.explain, list[tuple[Sequence[int], bool]]()  # for the search for a place
-        self._small: tuple[int, Sequence[Push], Callable[[_Played, int], bool]] | None = None  # frames that show it
+        self._brief, self._ran = not task.explain, list[tuple[Sequence[int], bool]]()  # to locate the mistake
+        self._small: tuple[int, Sequence[Push], Callable[[_Played, int], bool]] | None = None  # frames of the mistake
         self._likely, self._where = set[int](), ""
 
     def steps(self) -> list[LabStep]:
@@ -258,11 +258,11 @@ class _Grader:
     # --- frames
 
     def _pushes(self, workers: int, repeated: bool) -> Iterator[Push]:
-        """Yields two rounds over all slots, workers in a new order for each chunk; if ``repeated``, some come twice."""
+        """Yields frames of slots + 2 chunks (2 * slots for 2 or 3 workers); ``repeated``: all but the last twice."""
         random = self.draws.generator(f"pushes {workers} {repeated}")
         for seq in range(2 * self.numbers.slots if workers in (2, 3) else self.numbers.slots + 2):
             come = [int(number) + 1 for number in random.permutation(workers)]
-            if repeated:  # each worker but the last comes twice, some time before the last
+            if repeated:  # each worker but the last sends again before the last one sends
                 for worker in list(come[:-1]):
                     come.insert(int(random.integers(come.index(worker) + 1, len(come))), worker)
             lanes = {w: tuple(int(v) for v in random.integers(1 << 20, 1 << 32, LANES)) for w in range(1, workers + 1)}
@@ -276,7 +276,7 @@ class _Grader:
         return self._played[workers, repeated]
 
     def _play(self, workers: int, pushes: Sequence[Push], everywhere: bool = False) -> list[_Played]:
-        """Plays frames on an empty switch; ``everywhere``: whether cells outside the slot are looked at, too."""
+        """Sends frames to an empty switch; ``everywhere``: whether cells outside the slot are watched, too."""
         played: list[_Played] = []
         model = SlotModel(self.numbers.slots, workers)
         lefts: dict[int, Lanes] = {}
@@ -305,7 +305,7 @@ class _Grader:
     def _judge(
         self, name: str, wrong: Callable[[_Played, int], bool], counts: Sequence[int], repeated: bool = False
     ) -> None:
-        """Raises Wrong if a frame is wrong, with the shortest frames that show it."""
+        """Raises Wrong if a frame is wrong, with the fewest frames that show it."""
         for workers in counts:
             for place, frame in enumerate(self.played(workers, repeated)):
                 if wrong(frame, workers):
@@ -357,7 +357,7 @@ class _Grader:
             raise Wrong("it fails")
 
     def _shows(self, frame: _Played, workers: int) -> str:
-        """Returns briefly what is wrong with a frame whose cause is an earlier frame."""
+        """Returns a short text about a wrong frame whose cause is an earlier frame."""
         if not frame.right_ports(workers):
             ports = ", ".join(str(port) for port, _ in frame.answer.sent)
             return f"it left by port {ports}" if ports else "nothing left"
@@ -466,7 +466,7 @@ class _Grader:
         self._judge("sums-repeated", wrong, (2, 5), repeated=True)
 
     def _lanes(self, frame: _Played) -> str:
-        """Returns which lanes of a RESULT are not the sum, if the registers held the right sums."""
+        """Returns why the first wrong lane of a RESULT is not the sum, given that the registers are right."""
         lanes, wanted, mine, before = frame.result, frame.expected[1], frame.push.lanes, frame.before[1]
         assert lanes is not None  # noqa: S101  (it was asked before)
         lane = next(n for n in range(LANES) if lanes[n] != wanted[n])
@@ -483,7 +483,7 @@ class _Grader:
 
     @staticmethod
     def _crossed(lane: int, got: int, frame: _Played, others: Sequence[int]) -> str:
-        """Returns which other lane or register is in a sum; empty if none is found."""
+        """Returns a text about the other lane or register that got into a sum."""
         mine, before = frame.push.lanes, frame.before[1]
         for other in others:
             if got == (before[lane] + mine[other]) % WRAP:
@@ -523,7 +523,7 @@ class _Grader:
 
     @staticmethod
     def _instead(got: int, before: int, bit: int) -> str:
-        """Returns a guess at the value that was written: the last bit alone, a number, or either."""
+        """Returns a guess at the value that was written: the last bit alone, a count, or either."""
         if got != bit:
             return _HOW_MANY
         return _GONE if got != before + 1 else f"{_GONE}. Or was it counted? {_HOW_MANY}"

@@ -25,19 +25,19 @@ FILE: Final = "quantize.py"
 CHUNKS: Final = 1000
 LANES: Final = 16
 _SHOWN: Final = 4
-"""most values of a call that is shown"""
+"""most values of a call's array that are shown"""
 _FAR: Final = 1 << 12
-"""exponents beyond this are wrong: float64 ends at 2^1024"""
+"""largest absolute value of a plausible exponent: float64 ends at 2^1024"""
 _BESIDE: Final = 1.6
-"""farthest that a value is from an integer beside its nearest one, and a little more"""
+"""largest distance of a value from an integer next to its nearest one, with a margin"""
 _LIMITS: Final = ProcessLimits(cpu_s=30)
-"""a correct solution may try exponents one by one, in fractions: 6 s of a quiet processor"""
+"""a correct solution may try exponents one by one as fractions, which takes 6 s on an idle processor"""
 
 Floats = NDArray[np.float64]
 
 
 def bits_of(draws: Draws) -> int:
-    """Returns the bits of a student's lanes."""
+    """Returns the number of bits of a student's lanes."""
     return draws.choice("bits", (16, 18, 20, 22, 24, 26, 28, 30))
 
 
@@ -97,7 +97,7 @@ class _Grader:
             raise self._wrong(wrong.finding.said, wrong.finding.where) from None
 
     def _wrong(self, message: str, where: str = "") -> Wrong:
-        """Returns a finding, with the last call of the student's code, or a smaller one."""
+        """Returns a finding with a command that repeats the last call of the student's code, or a smaller call."""
         code = f"import numpy as np, quantize; print(quantize.{self._call})"
         return Wrong(
             message, where or self.path, f"cd {Path(self.path).parent} && python3 -c '{code}'" if self._call else ""
@@ -185,7 +185,7 @@ class _Grader:
         return [float(v) for v in np.abs(random.normal(0, 1, workers)) * scale + scale / 100], workers
 
     def _edges(self) -> Iterator[tuple[float, int]]:
-        """Yields (largest, workers) where n * rint(x) is the limit or just beyond it, or where rint(n * x) would be."""
+        """Yields (largest, workers) where n * rint(x) is the limit or just above it, or where only rint(n * x) is."""
         for workers in range(2, 65):
             most, rest = divmod(self.limit, workers)
             if rest == 0:

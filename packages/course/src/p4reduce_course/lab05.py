@@ -45,10 +45,10 @@ T = TypeVar("T")
 _DELAY: Final = 2
 """ticks that a frame takes on a link"""
 _ALONE: Final = 10
-"""workers below this are checked alone"""
+"""ranks below this are of workers that are checked alone"""
 _MOST_TICKS: Final = 3000
 _SENDS: Final = {0.0: 1.0, 0.01: 1.4, 0.1: 3.0}
-"""by loss, the frames that workers may send for each frame that is needed"""
+"""by loss rate, the frames that workers may send for each needed frame"""
 
 
 def numbers_of(draws: Draws) -> tuple[int, int]:
@@ -57,7 +57,7 @@ def numbers_of(draws: Draws) -> tuple[int, int]:
 
 
 Outcome = Literal["first", "complete", "early", "late"]
-"""A first contribution, one that completes its chunk, a repetition before the chunk is complete, and one after it."""
+"""A first contribution, a contribution that completes its chunk, a repetition before, or after, the completion."""
 _REGISTERS: Final = ("bitmaps", *(f"sums{lane}" for lane in range(LANES)), "done")
 
 
@@ -85,15 +85,15 @@ class TwoCellModel:
         return "complete" if self.done[cell] else "first"
 
     def possible(self, pushes: Sequence[Push]) -> bool:
-        """Returns whether workers send such frames, if frames to the switch and RESULTs from it may be lost."""
+        """Returns whether real workers could send these frames, given that frames and RESULTs may be lost."""
         there: dict[int, set[int]] = {}
         newest: dict[int, int] = {}
         for push in pushes:
             mine = newest.get(push.worker, -1)
             if push.seq >= self.slots and len(there.get(push.seq - self.slots, ())) < self.workers:
-                return False  # it goes on only when it has the RESULT of the other cell
+                return False  # a worker must have the RESULT of the other cell first
             if push.seq <= mine - self.slots:
-                return False  # it has the RESULT of this chunk already
+                return False  # the worker has the RESULT of this chunk already
             there.setdefault(push.seq, set()).add(push.worker)
             newest[push.worker] = max(mine, push.seq)
         return True
@@ -106,9 +106,9 @@ class _Played:
     Attributes:
         sent: port, kind, chunk and lanes of each frame that left; the last three are None for a short frame.
         expected: lanes of the RESULT, if one must leave.
-        before, after, wanted: bitmap, sums and done of the cell, and the other cell's bitmap, if the program has the
-            skeleton's registers; ``wanted``: those of the model.
-        lines: lines of the program that it ran.
+        before, after, wanted: bitmap, sums and done of the cell, and the other cell's bitmap. ``wanted`` is from the
+            model; the others are empty if the registers were not read.
+        lines: lines of the program that the frame ran.
     """
 
     push: Push
@@ -152,14 +152,14 @@ class _Grader:
         self.draws = task.hidden
         self.program = program
         self.parts: Parts | None = None
-        self._chunks, self._ticks = 0, dict[int, list[int]]()  # of the last worker: RESULTs that came, by tick
+        self._chunks, self._ticks = 0, dict[int, list[int]]()  # of the last worker; RESULTs by tick
         self._told: dict[tuple[int, str], Wrong] = {}
-        self._brief, self._ran = not task.explain, list[tuple[Sequence[int], bool]]()  # for the search for a place
+        self._brief, self._ran = not task.explain, list[tuple[Sequence[int], bool]]()  # to locate the mistake
         self._small, self._likely, self._where = list[Push](), set[int](), ""  # the frames that show a mistake
         self._wrong: Wrong | None = None  # the first mistake of the switch that was found
 
     def steps(self) -> list[LabStep]:
-        # The worker comes before the gate, because it needs no P4.
+        # The worker's checks precede the gate, because they need no P4.
         given = skeleton_of(self.task, WORKER_FILE)
 
         def again(code: StudentCode) -> list[LabStep]:
@@ -186,7 +186,7 @@ class _Grader:
         ]
 
     def switch(self, first: Sequence[Push] = ()) -> list[LabStep]:
-        """Returns the checks of the switch alone, after it was compiled; ``first``: frames that are played first."""
+        """Returns the checks of the switch alone, after it was compiled; ``first``: frames to send first."""
         return [
             *([LabStep("switch", FAILED, lambda: self._replay(first))] if first else []),
             LabStep("switch", "what is not for the slots is dropped", self.strangers),
@@ -244,7 +244,7 @@ class _Grader:
         return all(last.count(name) == 1 for name in _REGISTERS)
 
     def _play(self, pushes: Sequence[Push], workers: int = 3, inside: bool = False) -> list[_Played]:
-        """Plays frames on an empty switch; ``inside``: whether its registers are looked at, too."""
+        """Sends frames to an empty switch; ``inside``: whether its registers are read, too."""
         model, cells = TwoCellModel(self.slots, workers), 2 * self.slots
         inside = inside and self._known
         frames = [
@@ -287,7 +287,7 @@ class _Grader:
             raise Wrong("it fails")
 
     def _judge(self, name: str, pushes: Sequence[Push], outcomes: Collection[Outcome]) -> None:
-        """Raises Wrong for a wrong answer to a frame of these outcomes, with the shortest frames that show it."""
+        """Raises Wrong for a wrong answer to a frame of these outcomes, with the fewest frames that show it."""
         played = self._play(pushes)
         for place, frame in enumerate(played):
             if frame.outcome in outcomes and not frame.right(3):
@@ -299,7 +299,7 @@ class _Grader:
                 raise wrong
 
     def _shortest(self, name: str, pushes: Sequence[Push], workers: int) -> Wrong:
-        """Returns what is wrong with the last of these frames, with as few frames as possible."""
+        """Returns a finding about the first wrong frame, shown with as few frames as possible."""
 
         def fails(candidate: Sequence[Push]) -> bool:
             if not TwoCellModel(self.slots, workers).possible(candidate):
@@ -319,13 +319,13 @@ class _Grader:
             message = f"{message}: {cause}" if frame is last else f"{frame.push}: {cause}. It shows later: {message}"
         frames = [(push.worker, push.frame(self.ether_type), str(push)) for push in shortest]
         self._follow(shortest, played, next(n for n, other in enumerate(played) if other is frame), workers)
-        if (workers, message) not in self._told:  # one mistake, one name of the frames that show it
+        if (workers, message) not in self._told:  # the same mistake keeps the name of its files
             look = shown(self.path, self.task.folder, name, workers, frames)
             self._told[workers, message] = Wrong(message, str(self.path), *look)
         return self._told[workers, message]
 
     def _follow(self, pushes: Sequence[Push], played: Sequence[_Played], place: int, workers: int) -> None:
-        """Keeps what the first wrong frame did, and frames that show it, for the search for a place."""
+        """Records the frames, and what frame ``place`` did, from which the mistake is located."""
         self._small = list(pushes) if workers == 3 else []
         with self._bench(workers) as bench:
             steps = bench.trails([(push.worker, push.frame(self.ether_type)) for push in pushes[: place + 1]])
@@ -337,7 +337,7 @@ class _Grader:
 
     def _deviation(self, frame: _Played, workers: int) -> Departure:
         ports, due = sorted(port for port, _ in frame.sent), frame.ports(workers)
-        if frame.right(workers):  # it left a wrong state
+        if frame.right(workers):  # the frame left a wrong state
             cells = [name for name, got, right in zip((*_REGISTERS, "bitmaps"), frame.after, frame.wanted, strict=False)
                      if got != right]  # fmt: skip
             return Departure("cell", cells[0] if cells else "bitmaps")
@@ -371,7 +371,7 @@ class _Grader:
         return f"{what}; lane{lane} is {header[2][lane]}, expected {frame.expected[lane]}"
 
     def _cause(self, frame: _Played, workers: int) -> str:
-        """Returns why a frame is answered wrong, by the registers; empty if they do not tell."""
+        """Returns why a frame was answered wrong, judged by the registers; empty if they do not tell."""
         ports = sorted(port for port, _ in frame.sent)
         if not frame.after:
             return ""
@@ -461,7 +461,7 @@ class _Grader:
 
     def early(self) -> None:
         come: list[tuple[int, int]] = []
-        for seq in range(2 * self.slots + 1):  # the last one is in a cell that was done before
+        for seq in range(2 * self.slots + 1):  # the last chunk is in a cell that was done before
             workers = (1, 1, 2, 1, 2, 3) if seq in (0, 2 * self.slots) else (1, 2, 3)
             come += [(worker, seq) for worker in workers]
         self._judge("early", self._pushes(come), ("first", "early", "complete"))
@@ -587,7 +587,7 @@ class _Grader:
         frames = 0
         pushes: list[Push] = []  # frames that reached the switch
         asked: dict[tuple[int, int], int] = {}  # tick at which a worker last sent a chunk
-        beyond: list[str] = []  # frames of workers that were not needed
+        beyond: list[str] = []  # texts about frames beyond a worker's window
         storm: list[str] = []
         for rank in there:
             self._create(_ALONE + rank, chunks)

@@ -170,7 +170,7 @@ class _Grader:
         ports = f"port {neighbours.index(right) + 1}, {chosen} at port {neighbours.index(chosen) + 1}"
         return f"{message}, at {ports}: the nearest to the root, of equal ones the one at the lowest port"
 
-    # --- what the controller does
+    # --- the controller's entries and their effect
 
     def entries(self, number: int) -> None:
         if (wrong := self._outcome(number)[0]) is not None:

@@ -48,7 +48,7 @@ from p4switch.base.values import PS_PER_US
 KINDS: Final = ("a leaf-spine", "a tree")
 _HOSTS: Final = 4
 _BESIDE: Final = 7
-"""most by which jobs' numbers differ"""
+"""largest difference between the numbers of the two jobs"""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def draw(draws: Draws, number: int) -> TwoJobScene:
     first = [name for names in orders.values() for name in names[:2]]
     second = [name for names in orders.values() for name in names[1:3]]
     number, step = (int(value) for value in random.choice(1000, 2, replace=False))
-    numbers = [number, number + 1 + step % _BESIDE]  # slots by the jobs' numbers would overlap
+    numbers = [number, number + 1 + step % _BESIDE]  # so close that slots derived from job numbers overlap
     jobs = [
         {"job": numbers[0], "root": roots[0], "slots": 16, "workers": first},
         {"job": numbers[1], "root": roots[1], "slots": 8, "workers": second},
@@ -103,16 +103,16 @@ def draw(draws: Draws, number: int) -> TwoJobScene:
 
 ELEMENTS: Final = 64 * 40 - 11
 LONG: Final = 64 * 400
-"""elements of the job that goes on while the other one changes"""
+"""elements of the second job's sum, during which the first job changes"""
 _BEGUN_PS: Final = 20 * PS_PER_US
 Ask = Callable[..., Any]
 
 
 class ActPlay:
-    """The acts of one network, in order. A failed act ends the play: the later acts fail in the same way."""
+    """The acts of one network, in order. After a failed act other than ``entries``, later acts fail in the same way."""
 
     def __init__(self, scene: TwoJobScene, room: Room, ask: Ask, first_epoch: int, where: str) -> None:
-        """Makes a play. ``ask(name, *arguments)`` calls a function of the student's, with the room's p4rt."""
+        """Prepares the acts. ``ask(name, *arguments)`` calls a student's function with the room's p4rt."""
         self.scene, self.room, self._ask, self._first_epoch, self._where = scene, room, ask, first_epoch, where
         self._plans: list[Plan] = []
         self._jobs: list[Job] = []
@@ -129,7 +129,7 @@ class ActPlay:
         yield "late", self.late
 
     def shown(self, wrong: Wrong, home: Path, label: str) -> Wrong:
-        """Adds entries and packets of the job in question to a finding, if there are plans yet."""
+        """Adds entries and packets of the job that a finding names; leaves it unchanged if there is no plan of it."""
         about = [plan for plan in self._plans if re.search(rf"\bjob {plan.job}\b", wrong.finding.said)]
         return self.room.shown(wrong, about[0], home, label) if about else wrong
 
@@ -175,7 +175,7 @@ class ActPlay:
     # --- the forger
 
     def forged(self) -> None:
-        """Sends packets of hosts that may not send them, then checks the sums."""
+        """Sends forged packets, which must be refused, then checks the sums."""
         for forgery in self._forgeries():
             check_refused(self.room, forgery, self._where)
         self._sum_all()
@@ -236,7 +236,7 @@ class ActPlay:
     # --- another epoch
 
     def change(self) -> None:
-        """Changes the first job, which loses a worker and gets another root, in the middle of a sum of the second."""
+        """Changes the first job, which loses a worker and gets another root, during a sum of the second job."""
         room, (old, other) = self.room, self._jobs
         inputs, wanted = drawn(self._random, len(other.members), LONG)
         room.post(other, inputs)
@@ -269,7 +269,7 @@ class ActPlay:
         room.check_links(self._known, self._where)
 
     def late(self) -> None:
-        """Sends packets of the epoch that is over."""
+        """Sends packets of the first job's old epoch, which must be refused."""
         topology, job = self.scene.topology, self._known[0]
         old = job.plan
         gone = next(name for name in old.workers if name not in self.scene.changed["workers"])
@@ -284,7 +284,7 @@ class ActPlay:
 
 
 def _next(job: Job) -> int:
-    """Returns the next chunk of a job's workers: the switch would take it if it took the packet."""
+    """Returns the next chunk of a job's workers, which a switch accepts from a legitimate sender."""
     return sum(-(-elements // job.plan.lanes) for _, elements, _ in job.carried)
 
 
@@ -350,7 +350,7 @@ class _Grader:
                 except Wrong as wrong:
                     label = f"network-{number + 1}-{name}"
                     findings[name] = self.code.shown(play.shown(wrong, self.home, label), self.home, label)
-                    if name != "entries":  # wrong entries are shown by what follows
+                    if name != "entries":  # later acts show what wrong entries cause
                         over = findings[name]
             return findings
 

@@ -24,7 +24,7 @@ from p4switch.base.values import PS_PER_S
 FILE: Final = "predict.py"
 NEAR: Final = 0.02
 _AS_NEAR: Final = 0.005
-"""a run takes a little longer than its formula says"""
+"""margin in comparing ratios, since a run takes a little longer than its formula says"""
 _HEADERS: Final = 62
 _GAP: Final = 24
 _TREE: Final = "In a tree each chunk crosses the link of a worker once in each direction, both at the same time"
@@ -37,8 +37,8 @@ class PacketRun:
     """One run of packets.
 
     Attributes:
-        rate_gbps, delay_us: of every link.
-        window: chunks on their way; None: as many as there is room for.
+        rate_gbps, delay_us: rate and delay of every link.
+        window: chunks in flight; None: as many as fit.
     """
 
     plan: str
@@ -128,7 +128,7 @@ class _Grader:
 
         workers = draw("workers", 3, 4) if number else draw("workers", 7, 12)
         lanes = 256 if draw("lanes", 0, 1) else 64
-        # So many elements that the beginning and the end, some round trips, are less than half of the 2 %.
+        # So many elements that start and end, a few round trips, take less than half of the allowed 2 %.
         chunks = draw("chunks", 14000, 16000) if plan != "ps" else draw("chunks", 5000, 6000)
         rate = (10, 25, 40)[draw("rate", 0, 2)]
         return PacketRun(plan, workers, chunks * lanes - draw("rest", 1, lanes - 1), lanes, rate)
@@ -218,7 +218,7 @@ class _Grader:
             for ratio, why in known.items()
             if ratio > 0 and abs(predicted / actual / ratio - 1) < NEAR and abs(ratio - 1) > NEAR
         }
-        if near:  # the nearest ratio, and those about as near
+        if near:  # name the nearest ratio, and those almost as near
             best = min(near.values())
             whys = [why for why, off in sorted(near.items(), key=lambda pair: pair[1]) if off < best + _AS_NEAR]
             raise Wrong(f"{message}: {'; or '.join(whys)}", self.path, look)

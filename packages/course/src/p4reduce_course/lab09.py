@@ -32,9 +32,9 @@ LANES: Final = 256
 HEADERS: Final = 62
 GAP: Final = 24
 _CALLS: Final = 8
-"""a hook that makes so many times as many calls as there are tensors has a loop without an end"""
+"""most calls of a hook for each tensor and step; more calls mean an endless loop"""
 _ELEMENTS: Final = 4
-"""the same for numbers: so many times as many as the tensors have"""
+"""most numbers that a hook sends in a step, in multiples of the tensors' elements"""
 _LIMITS: Final = ProcessLimits(cpu_s=6, wall_s=60.0)
 
 
@@ -43,7 +43,7 @@ class Net:
     """A star of workers around one switch.
 
     Attributes:
-        rate_gbps, delay_us: of every link.
+        rate_gbps, delay_us: rate and delay of every link.
     """
 
     workers: int
@@ -61,7 +61,7 @@ class Net:
         )
 
     def wire_seconds(self, elements: float) -> float:
-        """Returns the least time of so many numbers on one direction of a link, seconds."""
+        """Returns the least time in seconds of ``elements`` numbers on one direction of a link."""
         return elements / LANES * (GAP + HEADERS + 4 * LANES) * 8 / (self.rate_gbps * 1e9)
 
     @property
@@ -71,13 +71,13 @@ class Net:
 
 
 def least_bytes(elements: int) -> int:
-    """Returns the bytes of full frames that hold so many numbers."""
+    """Returns the bytes of full frames that hold ``elements`` numbers."""
     return -(-elements // LANES) * (HEADERS + 4 * LANES)
 
 
 @dataclass(frozen=True)
 class Started:
-    """A call of a rank: number of elements, their type, time, and the largest field of packed integers."""
+    """A call of a rank: number of elements, their type, time in seconds, and the largest field of packed integers."""
 
     elements: int
     integers: bool
@@ -95,7 +95,7 @@ class LabRank:
     """One rank while a job runs.
 
     Attributes:
-        most_calls, most_elements: bounds on what the rank may start.
+        most_calls, most_elements: most calls and elements that the rank may start.
         calls: the calls that the rank has started, in order.
         began_s: start of its backward pass, seconds of virtual time.
         failed: the network's error, if there was one.
@@ -310,7 +310,7 @@ class Backward:
         return sum(self.sizes)
 
     def bound_seconds(self, net: Net) -> float:
-        """Returns a lower bound: for every t, all that is ready at t or later needs its time on the wire after t."""
+        """Returns a lower bound in seconds: all that becomes ready at t or later must cross a link after t."""
         ready = [0.0] * len(self.sizes)
         for order in self.orders:
             now = 0.0
@@ -325,7 +325,7 @@ class Backward:
 
 
 def backward_of(net: Net, draws: Draws) -> Backward:
-    """Returns equal blocks, as in a transformer: a large tensor and small ones; neighbours are ready in any order."""
+    """Returns a pass over equal blocks of a large tensor and small ones; pairs of blocks are ready in any order."""
     random = draws.generator("tensors")
     block = [int(random.integers(10, 14)) * 1000] + [int(size) for size in random.integers(16, 200, SMALL)]
     sizes = block * BLOCKS
@@ -341,7 +341,7 @@ def backward_of(net: Net, draws: Draws) -> Backward:
 
 
 class RanksTask:
-    """Sorting short texts of a few words into classes, beside a second head whose gradients are large noise.
+    """Classifying texts of a few words, beside a second head whose gradients are large noise.
 
     A word is in few texts of a batch, so its gradient is small beside that of the second head: a hook that rounds all
     gradients with one scale and forgets the rounding errors learns no word.
@@ -380,7 +380,7 @@ class RanksTask:
         return [old - np.float32(_RATE) * mean for old, mean in zip(weights, means, strict=True)]
 
     def accuracy(self, weights: Sequence[Floats]) -> float:
-        """Returns the share of the test data that is recognized."""
+        """Returns the share of the test data that is classified right."""
         return self.model.accuracy(np.concatenate(weights[:2]), self._test.images, self._test.labels)
 
     def alone(self, steps: int) -> list[Floats]:
@@ -441,7 +441,7 @@ FILE: Final = "hook.py"
 MOST_TIME: Final = 1.35
 """most time of a step, in multiples of its lower bound"""
 MOST_BYTES: Final = 1.09
-"""most bytes, in multiples of full frames: each call has some more frames, in which ranks agree on a scale"""
+"""most bytes, in multiples of full frames: each call adds a few frames, in which ranks agree on a scale"""
 MOST_INT8: Final = 0.3
 """most bytes with int8, in multiples of those of float32"""
 MOST_LOST: Final = 0.04
@@ -451,13 +451,13 @@ _EQUAL: Final = 15
 _SUMS: Final = 127
 """largest value of an 8-bit field"""
 _OFF: Final = 0.2
-"""largest error, in multiples of the largest gradient, which error feedback hardly changes"""
+"""largest relative error of the largest gradient, which error feedback hardly changes"""
 _FEW: Final = 20
 """steps within which rounding errors must be added"""
 _LARGE: Final = 40_000
-"""numbers of a tensor that mostly has a bucket of its own"""
+"""elements of a tensor that usually fills a bucket alone"""
 _FEWER: Final = 8
-"""steps with such tensors"""
+"""steps with tensors of `_LARGE` elements"""
 
 
 def net_of(draws: Draws) -> Net:
@@ -602,7 +602,7 @@ class _Grader:
         try:
             self._run("mean", back.sizes, 1, body)
         except Wrong:
-            self.mean()  # if the mean is wrong in one order, too, that is to be repaired first
+            self.mean()  # a mean that is wrong even in one order must be repaired first
             raise
 
     @property
@@ -613,7 +613,7 @@ class _Grader:
         return f"{command} --elements 100 --repeat 10"
 
     def _backward(self, kind: str) -> tuple[Backward, RanksRun, float]:
-        """Returns one step of the large model and its time; it is run once for all checks."""
+        """Returns a step of the large model, its run and its time in seconds; each kind is run once for all checks."""
         if kind not in self.measured:
             self.measured[kind] = self._measure(kind)
         return self.measured[kind]
@@ -668,7 +668,7 @@ class _Grader:
         return f": that is the sum over all ranks. Divide by their number, {self.net.workers}, once"
 
     def _is_sum(self, returned: Floats, mean: Floats | NDArray[np.float64]) -> bool:
-        """Returns whether a mean is about as many times too large as there are ranks."""
+        """Returns whether a returned mean is about the sum, that is, the mean times the number of ranks."""
         n = self.net.workers
         room = 2 * n * float(np.abs(mean).max()) / self._levels
         large = np.abs(returned - mean).max() > room / n
@@ -746,7 +746,7 @@ class _Grader:
         self._comes_later([small, small[::-1] * np.float32(1 / 16)], _FEWER)
 
     def _comes_later(self, gradients: Sequence[Floats], steps: int) -> None:
-        """Gives all ranks the same gradients in each step: in the end the sum of the means must equal theirs."""
+        """Gives all ranks the same gradients in each step. Raises Wrong unless the means add up to their sum."""
         returned, _ = self._means("int8", [[gradients for _ in range(self.net.workers)]] * steps)
         for index, gradient in enumerate(gradients):
             unit = np.float32(np.abs(gradient).max() / self._levels)

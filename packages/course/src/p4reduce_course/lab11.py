@@ -27,9 +27,9 @@ from p4reduce_course.frame.lab import Draws, Lab, LabPart
 
 UDP: Final = Header("udp", src=16, dst=16, length=16, checksum=16)
 RESULTS: Final = 9400
-"""UDP port"""
+"""UDP port of RESULTs"""
 EXPEDITED: Final = 0xB8
-"""tos of packets that go first (RFC 3246)"""
+"""tos of expedited packets (RFC 3246)"""
 OWN: Final = 0x020000000000
 _MINE: Final = (ETHERNET.bytes, ETHERNET.bytes + IPV4.bytes)
 
@@ -48,7 +48,7 @@ class Router:
     def __init__(self, numbers: Numbers, setup: Setup, *, ttl: int = 1, least: int = 2, update: bool = True,
             verify: bool = True, options: bool = False, macs: str = "both", mark: str = "dst", cut: bool = True,
             miss: bool = True) -> None:  # fmt: skip
-        """Makes a router with the routes of a setup; named arguments are mistakes."""
+        """Makes a router with the routes of a setup; each named argument selects a mistake."""
         self.own = OWN + numbers["own"]
         self.ttl, self.least, self.update, self.verify, self.options = ttl, least, update, verify, options
         self.macs, self.mark, self.cut, self.miss = macs, mark, cut, miss
@@ -137,7 +137,7 @@ def routed(_: Numbers, draws: Draws) -> Sequence[Scenario]:
         ]
         for number in range(12 if place else 0):
             to = int(random.integers(1, 1 << 32))
-            if number % 3 == 2:  # within the prefix before
+            if number % 3 == 2:  # within the /24 of the previous frame
                 to = int(frames[-1].data[30:34].hex(), 16) & ~0xFF | int(random.integers(256))
             rows.append(route(to, (8, 16, 24, 12, 20, 28, 32, 31)[int(random.integers(8))], int(random.integers(2, 9))))
             near = to ^ int(random.integers(1 << int(random.integers(1, 24))))
@@ -158,7 +158,7 @@ def _inside(to: int, row: Row) -> bool:
 
 
 def headers(_: Numbers, draws: Draws) -> Sequence[Scenario]:
-    """Returns scenarios with frames that are wrong, old, marked, or of other kinds."""
+    """Returns scenarios with malformed, expired, ordinary and RESULT frames."""
     random, to = draws.generator("headers"), 0x0A010209
     frames = [
         packet(to, "a frame of EtherType 0x86dd", "other", ether_type=0x86DD),

@@ -34,7 +34,7 @@ class Learning:
     def __init__(self, numbers: Numbers, setup: Setup, *, back: bool = False, hairpin: bool = False,
             groups: bool = False, every: bool = False, moves: bool = True, hellos_go: bool = False,
             keeps: bool = True, renumbers: bool = True, floods: bool = True) -> None:  # fmt: skip
-        """Makes a switch that knows no worker; named arguments are mistakes."""
+        """Makes a switch that knows no worker; each named argument selects a mistake."""
         self.type, self.group = numbers["hello_type"], setup.groups[numbers["group"]]
         self.back, self.hairpin, self.groups, self.every, self.moves = back, hairpin, groups, every, moves
         self.hellos_go, self.keeps, self.renumbers, self.floods = hellos_go, keeps, renumbers, floods

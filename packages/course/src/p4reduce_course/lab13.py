@@ -44,7 +44,7 @@ class Spreader:
     def __init__(self, numbers: Numbers, setup: Setup, *, whole: bool = True, again: str = "gap", edge: bool = False,
             latest: bool = True, numbered: bool = True, both: bool = True, slots: int = FLOWS,
             results: bool = True) -> None:  # fmt: skip
-        """Makes a switch with the uplinks of a setup; named arguments are mistakes."""
+        """Makes a switch with the uplinks of a setup; each named argument selects a mistake."""
         self.type, self.gap = numbers["job_type"], numbers["gap"] + (0 if not edge else -1)
         self.whole, self.again, self.latest, self.numbered, self.both = whole, again, latest, numbered, both
         self.results = results
@@ -118,7 +118,7 @@ def jobs(own: Numbers, draws: Draws) -> Sequence[Scenario]:
 
 
 def flows(own: Numbers, draws: Draws) -> Sequence[Scenario]:
-    """Returns scenarios with data in bursts, with pauses about as long as the one that begins a flowlet."""
+    """Returns scenarios with bursts of data, and pauses of about the length that begins a flowlet."""
     random, scenarios, gap = draws.generator("flows"), [], own["gap"]
     for count in (8, 5, 2):
         at, frames, ends, newest = 10_000, [], [], dict[int, int]()
@@ -139,7 +139,7 @@ def flows(own: Numbers, draws: Draws) -> Sequence[Scenario]:
 
 
 def shared(own: Numbers, draws: Draws) -> Sequence[Scenario]:
-    """Returns pairs of flows in cells 16 or 32 apart or equal: one goes on after its pause, 1 us after the other."""
+    """Returns scenarios of two flows with cells 0, 16 or 32 apart: one resumes 1 us after a frame of the other."""
     random, gap, frames, at = draws.generator("shared"), own["gap"], [], 10_000
     for apart in (FLOWS // 2, FLOWS // 4, 0, FLOWS // 2, FLOWS // 4, 0):
         while True:

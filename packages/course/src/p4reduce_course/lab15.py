@@ -39,7 +39,7 @@ class Telling:
             first: bool = False, before: bool = False, bounded: bool = True, restores: bool = True,
             strips: bool = True, again: bool = False, own_last: bool = True, told: bool = True,
             pushes: bool = True) -> None:  # fmt: skip
-        """Makes a switch with the ports and roles of a setup; named arguments are mistakes."""
+        """Makes a switch with the ports and roles of a setup; each named argument selects a mistake."""
         self.own, self.oldest, self.latest, self.first, self.before = numbers, oldest, latest, first, before
         self.bounded, self.restores, self.strips, self.again = bounded, restores, strips, again
         self.own_last, self.told, self.pushes = own_last, told, pushes

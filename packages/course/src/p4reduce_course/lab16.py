@@ -36,7 +36,7 @@ class Survivor:
     def __init__(self, numbers: Numbers, setup: Setup, *, forged: bool = False, marks: bool = True,
             circles: bool = False, blind: bool = False, back: bool = False, rises: bool = True, again: bool = False,
             reroutes: bool = True, told: bool = True) -> None:  # fmt: skip
-        """Makes a switch with the ways of a setup, and all links up; named arguments are mistakes."""
+        """Makes a switch with the ways of a setup, and all links up; each named argument selects a mistake."""
         self.type, self.forged, self.marks, self.circles = numbers["sum_type"], forged, marks, circles
         self.blind, self.back, self.rises, self.again, self.reroutes = blind, back, rises, again, reroutes
         self.told = told

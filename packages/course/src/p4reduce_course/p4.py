@@ -87,13 +87,13 @@ class Push:
 
 
 _MOST: Final = 1500
-"""most frames that are sent in search of fewer"""
+"""most frames sent while searching for a shorter sequence"""
 _HALF: Final = WRAP >> 1
-"""two of these wrap around"""
+"""half of 2^32; the sum of two such lanes wraps around"""
 
 
 def minimal(items: Sequence[T], fails: Callable[[list[T]], bool]) -> None:
-    """Leaves out parts, large ones first, as long as the rest fails; ``fails`` keeps the best rest.
+    """Removes parts, large ones first, while the remaining items fail; ``fails`` records the best remainder.
 
     Delta debugging: A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002.
     """
@@ -113,13 +113,13 @@ def minimal(items: Sequence[T], fails: Callable[[list[T]], bool]) -> None:
 def shrunk(pushes: Sequence[Push], slots: int, fails: Callable[[Sequence[Push]], bool]) -> list[Push]:
     """Returns fewer frames with smaller numbers, the last of which still fails.
 
-    Parts are left out (`minimal`), then lanes are made small. The search sends about 1,500 frames, so the result is
+    Frames are removed (`minimal`), then lanes are made small. The search sends about 1,500 frames, so the result is
     short, though not always the shortest.
 
     Args:
         pushes: frames, the last of which fails.
-        slots: slots of the switch; chunks that are so far apart share one.
-        fails: returns whether the last frame fails, and workers would send such frames.
+        slots: number of slots of the switch; chunks this far apart share a slot.
+        fails: returns whether the last frame fails and real workers could send these frames.
     """
     best, sent = list(pushes), 0
 
@@ -144,7 +144,7 @@ def shrunk(pushes: Sequence[Push], slots: int, fails: Callable[[Sequence[Push]],
 def _small(pushes: Sequence[Push]) -> list[Push]:
     """Returns the frames with lanes that tell worker and chunk: worker 2 has 3, 30, 300, 3000 in its first chunk.
 
-    Powers of 3, so that no sum is another one, or twice a number.
+    The numbers are powers of 3, so that no sum equals another sum or twice a number.
     """
     chunks = {seq: place for place, seq in enumerate(dict.fromkeys(push.seq for push in pushes))}
     base = 10 ** len(str(3 ** max(push.worker for push in pushes)))
@@ -161,7 +161,7 @@ def _small(pushes: Sequence[Push]) -> list[Push]:
 def shown(
     file: Path, home: Path, name: str, workers: int, frames: Sequence[tuple[int, bytes, str]]
 ) -> tuple[str, Files]:
-    """Returns the command that shows the last of some frames, with the entries and packets that it reads.
+    """Returns the command that traces the last of some frames, and the files of entries and packets that it reads.
 
     Args:
         file: the student's program.
@@ -180,7 +180,7 @@ def shown(
 
 @dataclass(frozen=True)
 class Strangers:
-    """Frames that are not for the slots of labs 03 and 05: the skeletons drop them.
+    """Frames that the skeletons of labs 03 and 05 drop, since they are not for the slots.
 
     Attributes:
         home: folder of the lab's copy.
@@ -229,9 +229,9 @@ def full(workers: int) -> int:
 
 
 _LIMIT: Final = 1 << 16
-"""bytes of a student's program"""
+"""most bytes of a student's program"""
 _SHOWN: Final = 5
-"""most errors of the compiler that are told at once"""
+"""most compiler errors that are shown at once"""
 
 
 def compiled(task: GradingTask, name: str, program: StudentProgram) -> Parts:
@@ -263,7 +263,7 @@ def compiled(task: GradingTask, name: str, program: StudentProgram) -> Parts:
 
 
 class P4Bench:
-    """A new switch with the program; it runs in the program's process."""
+    """A new switch with the student's program, in the process of that program."""
 
     def __init__(self, program: StudentProgram, parts: Parts) -> None:
         """Makes a switch with empty registers and tables."""
@@ -276,7 +276,7 @@ class P4Bench:
         self._program.forget(self._switch)
 
     def send(self, port: int, frame: bytes) -> FrameAnswer:
-        """Sends one frame in by a port; returns the result."""
+        """Sends one frame into a port; returns the result."""
         return self._program.send(self._switch, port, frame)
 
     def fill(self, table: str, action: str, entries: Mapping[int, Sequence[int]]) -> None:
@@ -289,9 +289,9 @@ class P4Bench:
         return self._program.cells(self._switch, _named(self._parts.registers, register, "register"))
 
     def watch(self, frames: Sequence[tuple[int, bytes, Cells]], everywhere: Sequence[str] = ()) -> list[WatchedFrame]:
-        """Sends frames: port, frame, and cells whose values are looked at before and after it.
+        """Sends frames, given as port, frame, and cells whose values are read before and after the frame.
 
-        ``everywhere``: registers of which all cells that a frame changes are returned. Names are last parts.
+        ``everywhere``: registers whose changed cells are all returned. Names are the last parts of full names.
         """
         named = {name: _named(self._parts.registers, name, "register") for name in everywhere}
         named |= {name: _named(self._parts.registers, name, "register") for _, _, cells in frames for name, _ in cells}
@@ -318,7 +318,7 @@ def _named(there: Iterable[str], wanted: str, what: str) -> str:
 
 
 def look(path: Path, port: int, frame: bytes) -> str:
-    """Returns the command that shows one frame, if tables do not matter."""
+    """Returns the command that traces one frame without table entries."""
     return f"p4reduce trace {path} --port {port} --packet {frame.hex()} --brief"
 
 

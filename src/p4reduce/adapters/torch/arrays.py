@@ -1,4 +1,4 @@
-"""Between tensors and what crosses the switches: float32 arrays, or 32-bit words that are added as they are."""
+"""Conversion of tensors to what crosses the switches: float32 arrays, or 32-bit words that are added as they are."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -8,14 +8,14 @@ import torch
 from numpy.typing import NDArray
 
 FLOATS: Final = frozenset({torch.float32, torch.bfloat16, torch.float16})
-"""Added as float32 (bf16 and fp16 are widened, and rounded once at the end)."""
+"""Types that are added as float32 (bf16 and fp16 are widened, and rounded once at the end)."""
 WORDS: Final = frozenset({torch.int32})
-"""Added as they are."""
+"""Types that are added as they are."""
 CARRIED: Final = FLOATS | WORDS
 
 
 def why_not(tensors: Sequence[torch.Tensor]) -> str:
-    """Why the switches do not take them; "" for dense ones of one of the types, on the CPU, that are not empty."""
+    """Return why switches do not carry tensors; "" if they are dense, on the CPU, not empty of one of the types."""
     if not tensors:
         return "there is no tensor"
     refusals = (
@@ -29,18 +29,18 @@ def why_not(tensors: Sequence[torch.Tensor]) -> str:
 
 
 def is_carried(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether the switches take them (`why_not`)."""
+    """Whether the switches can carry the tensors (`why_not`)."""
     return not why_not(tensors)
 
 
 MOST_SPARSE: Final = 1 << 26
-"""elements of a sparse tensor's shape up to which switches add it: each rank holds it densely meanwhile"""
+"""most elements in the shape of a sparse tensor that switches add: each rank holds a dense copy meanwhile"""
 
 
 def is_sparse_sum(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether the switches add up one sparse tensor of floats, of coordinates (COO), such as an embedding's gradient.
+    """Whether there is one sparse tensor of floats (COO) that switches add up, such as an embedding's gradient.
 
-    Only its shape and type decide, since all ranks have to decide alike and the number of coordinates differs.
+    Only its shape and type decide, since all ranks must decide alike and the number of coordinates differs.
     """
     return (
         len(tensors) == 1
@@ -52,7 +52,7 @@ def is_sparse_sum(tensors: Sequence[torch.Tensor]) -> bool:
 
 
 def array_of(tensor: torch.Tensor) -> NDArray[Any]:
-    """Its numbers as a flat array for a sum: its own memory if that is possible, else a copy."""
+    """Return a tensor's numbers as a flat array for a sum: its own memory if possible, else a copy."""
     flat = tensor.detach()
     if not flat.is_contiguous():
         flat = flat.contiguous()
@@ -64,13 +64,13 @@ def array_of(tensor: torch.Tensor) -> NDArray[Any]:
 
 
 def bytes_of(tensor: torch.Tensor) -> NDArray[np.uint8]:
-    """A copy of its bytes, flat: what is gathered and broadcast."""
+    """Return a flat copy of a tensor's bytes, for gathering and broadcasting."""
     octets: NDArray[np.uint8] = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().copy()
     return octets
 
 
 def put(tensor: torch.Tensor, array: NDArray[Any]) -> None:
-    """Write a sum into a tensor (nothing to do where the sum is in its memory already)."""
+    """Write a sum into a tensor, unless it is in the tensor's memory already."""
     if tensor.data_ptr() == array.ctypes.data:
         return
     with torch.no_grad():
@@ -84,12 +84,12 @@ def put_bytes(tensor: torch.Tensor, octets: NDArray[np.uint8]) -> None:
 
 
 def joined(tensors: Sequence[torch.Tensor]) -> NDArray[Any]:
-    """The numbers of several tensors, one after the other; a copy."""
+    """Return a copy of the numbers of several tensors, one after the other."""
     return np.concatenate([array_of(tensor) for tensor in tensors])
 
 
 def parts(array: NDArray[Any], tensors: Sequence[torch.Tensor]) -> None:
-    """Write what ``joined`` put together back, each part to its tensor."""
+    """Write an array that ``joined`` returned back, each part to its tensor."""
     at = 0
     for tensor in tensors:
         put(tensor, array[at : at + tensor.numel()])
@@ -97,15 +97,15 @@ def parts(array: NDArray[Any], tensors: Sequence[torch.Tensor]) -> None:
 
 
 BLOCK: Final = 256
-"""numbers that are taken to share an exponent: the lanes of a frame, unless a run has others"""
+"""numbers assumed to share an exponent: the lanes of a frame, unless a run has another number of lanes"""
 UNEVEN: Final = 2.0**-20
-"""of the largest number of a block: a smaller one has less than ten of its bits left there"""
+"""share of a block's largest number; smaller numbers keep fewer than ten bits"""
 
 
 def is_uneven(array: NDArray[Any]) -> bool:
-    """Whether most numbers of a block are so small beside its largest that a shared exponent takes most of their bits.
+    """Whether most numbers of a block are so much below its largest that a shared exponent costs most of their bits.
 
-    Such as gradients beside padding that is not zero. False where something is not finite, as the sum shows that.
+    An example is gradients beside padding that is not zero. False if a number is not finite, as the sum shows that.
     """
     if array.dtype != np.float32 or array.size == 0:
         return False

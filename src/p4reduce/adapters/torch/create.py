@@ -1,4 +1,4 @@
-"""How a process group is made: the network is found or started, gloo is made for the rest."""
+"""Creation of a process group: find or start the network, and make gloo for other calls."""
 
 import atexit
 import contextlib
@@ -31,28 +31,28 @@ from p4reduce.network.real.net.state import boot_id
 from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import YamlError, read_yaml
 
-# One start of a job, told from those before it whose keys are still in the store.
+# Telling a start of a job from earlier starts whose keys are still in the store.
 #
 # torchrun keeps one store over all starts of its ranks, and ``destroy_process_group`` removes nothing from it, so a
-# key that is there may be a dead start's. Each start has a word, which rank 0 draws and gives to who asks: a rank
-# asks with a number of its own (``ask/RANK``), rank 0 answers under that number, and goes on when all have said,
-# under the word, that they heard it. What an earlier start left there is the answer to nobody's number.
+# key may be that of a dead start. Each start has a random word, which rank 0 draws and gives to ranks that ask: a rank
+# asks with a random number (``ask/RANK``), rank 0 answers under that number, and continues when all have confirmed,
+# under the word, that they have it. Answers that an earlier start left match no current number.
 
 
 ASK: Final = "p4reduce/ask"
 ANSWER: Final = "p4reduce/answer"
 HERE: Final = "here"
-"""below the word: who has come"""
+"""key below the word: the ranks that have come"""
 PLACE: Final = "place"
-"""below the word: where they are"""
+"""key below the word: the places of the ranks"""
 _FIRST_LOOK_S: Final = 0.001
 _LAST_LOOK_S: Final = 0.05
 
 
 def word_of_start(store: Any, rank: int, ranks: Sequence[int], timeout: timedelta) -> str:
-    """The word of this start; rank 0 waits for all, the others for rank 0.
+    """Return the word of this start; rank 0 waits for all ranks, the others for rank 0.
 
-    ranks: what members are called in errors. ``ClusterError`` names who has not come in time.
+    ranks: the members' names in errors. Raises ``ClusterError``, which names the ranks that have not come in time.
     """
     if rank == 0:
         return _give(store, ranks, timeout)
@@ -70,7 +70,7 @@ def word_of_start(store: Any, rank: int, ranks: Sequence[int], timeout: timedelt
 
 
 def _give(store: Any, ranks: Sequence[int], timeout: timedelta) -> str:
-    """Draw the word and tell everybody who asks, again and again: who asked may be dead."""
+    """Draw the word and answer every request until all have come; the sender of an old request may be dead."""
     word = secrets.token_hex(8)
     store.set(f"p4reduce/{word}/{HERE}/0", HERE)
     deadline = time.monotonic() + timeout.total_seconds()
@@ -94,17 +94,17 @@ def _give(store: Any, ranks: Sequence[int], timeout: timedelta) -> str:
 
 
 def late(rank: int, missing: Iterable[int], timeout: timedelta) -> ClusterError:
-    """Who waited in vain, and for whom."""
+    """Return the error that names the rank that waited and the ranks that did not come."""
     waited = f"rank {rank} waited {timeout.total_seconds():g} s for rank {', '.join(map(str, missing))}"
     return ClusterError(f"{waited} to make the process group")
 
 
-# The network under torchrun: a process of its own, which rank 0 starts and which ends when all ranks have left.
+# The network under torchrun: a separate process, which rank 0 starts and which ends when all ranks have left.
 #
-# The process is ``python -m p4reduce.adapters.torch.network_process``: it reads one line of JSON (``config``,
-# ``settings``, ``workers``, ``out``, ``word``: what ranks of this start say first, ``at``: where it listens for other
-# machines, ``pem``: the key for that, or "") from its input and answers with one: ``address`` of its socket and the
-# ``ticket`` for other machines, or ``error``.
+# The process is ``python -m p4reduce.adapters.torch.network_process``. It reads one line of JSON from its input:
+# ``config``, ``settings``, ``workers``, ``out``, ``word`` (which ranks of this start send first), ``at`` (where it
+# listens for other machines) and ``pem`` (the key for that, or ""). It answers with one line: ``address`` of its socket
+# and the ``ticket`` for other machines, or ``error``.
 
 
 PREFIX: Final = "P4REDUCE_SET_"
@@ -113,20 +113,20 @@ OUT: Final = "P4REDUCE_OUT"
 LISTEN: Final = "P4REDUCE_LISTEN"
 """Addresses of rank 0's machine for ranks of others, separated by commas."""
 JOB_PEM: Final = "P4REDUCE_JOB_PEM"
-"""File of a key and its certificate for those ranks, in place of one that rank 0 makes and gives to torch's store."""
+"""File of a key and its certificate for those ranks; if unset, rank 0 makes a key and puts it into torch's store."""
 CLOSE_S: Final = 20.0
-"""for a network to write its result and end"""
+"""seconds for a network to write its result and end"""
 
 
 class NetworkProcess:
-    """The process, as rank 0 sees it."""
+    """Rank 0's handle on the network's process."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", address: str, ticket: Ticket) -> None:
         self.address, self.ticket = address, ticket
         self._process = process
 
     def close(self) -> None:
-        """Rank 0 has left. The process goes on until all ranks have, and is waited for as long as that takes little."""
+        """Tell the process that rank 0 has left. It ends when all ranks have; wait ``CLOSE_S`` for that at most."""
         assert self._process.stdin is not None  # noqa: S101  (it is a pipe)
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -139,7 +139,7 @@ def start(
 ) -> NetworkProcess:
     """Start the network for ``size`` workers, which listens for other machines ``at`` addresses of this one.
 
-    ``ClusterError`` where it cannot be built.
+    Raises ``ClusterError`` if it cannot be built.
     """
     request = {
         "config": environment.get(CONFIG),
@@ -172,7 +172,7 @@ def start(
 
 
 def _own_key(environment: Mapping[str, str]) -> str:
-    """The key that all ranks have in a file; "" where they take that which rank 0 makes from torch's store."""
+    """Return the key in the file that all ranks have; "" if they take rank 0's key from torch's store."""
     file = environment.get(JOB_PEM)
     try:
         return "" if file is None else read_text(Path(file), MOST_TICKET)
@@ -181,9 +181,9 @@ def _own_key(environment: Mapping[str, str]) -> str:
 
 
 def settings_of(given: Any, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Settings of a run, as in a file: ``P4REDUCE_SET_PLAN`` and so on ("__" for "."), then those ``given``.
+    """Return settings of a run, as in a file: ``P4REDUCE_SET_PLAN`` and so on ("__" for "."), then those ``given``.
 
-    Raises ``ClusterError`` where ``given`` is no mapping or a variable no YAML.
+    Raises ``ClusterError`` if ``given`` is no mapping or a variable is no YAML.
     """
     settings: dict[str, Any] = {}
     for name, text in environment.items():
@@ -204,11 +204,11 @@ INTERFACE: Final = "GLOO_SOCKET_IFNAME"
 ADDRESS_KEY: Final = "network"
 JOINED_KEY: Final = "joined"
 NOT_FINITE: Final = "P4REDUCE_NOT_FINITE"
-"""What becomes of NaN and infinity in a sum: "nan" (they come through), or "error"."""
+"""Handling of NaN and infinity in a sum: "nan" (they come through), or "error"."""
 
 
 class RankWorld:
-    """The group of all ranks, which the others are made from; one for each ``init_process_group``."""
+    """The group of all ranks, from which other groups are made; one for each ``init_process_group``."""
 
     current: "RankWorld | None" = None
 
@@ -216,21 +216,21 @@ class RankWorld:
         self.communicator = communicator
         self.size = communicator.size
         self.word: Final = word
-        """of the start: all its keys in the store are below it"""
+        """word of the start: all its keys in the store are below it"""
         self._groups: list[Communicator] = []
         self.time = ProcessTime(communicator, factor_of())
         self._host = host
         self._process = os.getpid()
-        atexit.register(self.leave)  # of a script that does not destroy its process group
+        atexit.register(self.leave)  # for a script that does not destroy its process group
 
     def group(self, ranks: tuple[int, ...], patience_s: float) -> Communicator:
-        """Its end of the group of ``ranks``, left at the latest with this one."""
+        """Return this process's end of the group of ``ranks``; ``close`` closes it if it is still open."""
         group = self.communicator.group(ranks, patience_s=patience_s)
         self._groups.append(group)
         return group
 
     def forget(self, group: Communicator) -> None:
-        """A group was left."""
+        """Forget a group that was left."""
         self._groups.remove(group)
 
     def leave(self) -> None:
@@ -241,7 +241,7 @@ class RankWorld:
             self.close()
 
     def close(self) -> None:
-        """The group of all ranks is shut down."""
+        """Close all groups and rank 0's network process, as the group of all ranks is shut down."""
         for group in tuple(self._groups):
             with contextlib.suppress(ClusterError):  # the network is gone, and the others know from the first one
                 group.close()
@@ -254,11 +254,11 @@ class RankWorld:
 
 
 def create(options: Any, backend_options: Any) -> Any:
-    """The process group that ``init_process_group`` and ``new_group`` ask for.
+    """Create the process group that ``init_process_group`` and ``new_group`` ask for.
 
-    Under ``p4reduce launch`` the network is there. Elsewhere (torchrun) rank 0 starts it, as ``pg_options`` (a mapping
-    of settings as in a file for ``p4reduce run --config``) and the environment say, and publishes its address in the
-    store.
+    Under ``p4reduce launch`` the network exists. Elsewhere (torchrun) rank 0 starts it with the settings of
+    ``pg_options`` (a mapping, as in a file for ``p4reduce run --config``) and of the environment, and publishes its
+    address in the store.
     """
     ranks = tuple(options.global_ranks_in_group)
     rank, size, timeout = options.group_rank, options.group_size, options.timeout
@@ -293,27 +293,27 @@ def create(options: Any, backend_options: Any) -> Any:
 
 
 def _below(word: str, store: Any) -> Any:
-    """The part of a store that belongs to this start."""
+    """Return the part of a store that belongs to this start."""
     return dist.PrefixStore(f"p4reduce/{word}", store)
 
 
 def _places(store: Any, rank: int, ranks: tuple[int, ...], timeout: timedelta) -> list[list[str]]:
-    """Of each rank its machine, and the address there that leads to torch's store; gloo takes that, or loopback on one.
+    """Return each rank's machine and address towards torch's store; set gloo's interface: that one, or loopback.
 
-    Containers with a network or files of their own are machines.
+    Loopback is for ranks on one machine. Containers with a separate network or file system count as machines.
     """
     spaces = (str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("net", "mnt"))
     own = ["".join((boot_id(), *spaces)), source_towards(os.environ.get("MASTER_ADDR", "")) or ""]
     _wait_for_all(store, PLACE, rank, ranks, timeout, json.dumps(own))
     places = [json.loads(store.get(f"{PLACE}/{member}")) for member in range(len(ranks))]
     alone = all(machine == own[0] for machine, _ in places)
-    if interface := (LOOPBACK,) if alone else interface_of(own[1]):  # else gloo goes by the machine's name
+    if interface := (LOOPBACK,) if alone else interface_of(own[1]):  # else gloo uses the host name
         os.environ.setdefault(INTERFACE, interface[0])
     return places
 
 
 def _listen_at(places: Sequence[Sequence[str]]) -> list[str]:
-    """Where rank 0 listens for ranks of other machines: nowhere without such ranks."""
+    """Return the addresses where rank 0 listens for ranks of other machines; none if there are no such ranks."""
     others = {address for machine, address in places if machine != places[0][0]}
     if not others:
         return []
@@ -329,7 +329,7 @@ def _listen_at(places: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _wait_for_all(store: Any, come: str, rank: int, ranks: tuple[int, ...], timeout: timedelta, say: str = "") -> None:
-    """Until all members have come, so that who has not is named: gloo, which waits for them next, names nobody."""
+    """Wait until all members have come; the error names the missing ranks, which gloo's own wait would not do."""
     keys = {f"{come}/{member}": known_as for member, known_as in enumerate(ranks)}
     store.set(f"{come}/{rank}", say or come)
     try:
@@ -349,7 +349,7 @@ def _not_finite() -> Literal["nan", "error"]:
 
 
 def the_world() -> RankWorld:
-    """The group of all ranks; without ``init_process_group("p4reduce")`` it is joined beside the process group."""
+    """Return the group of all ranks; without ``init_process_group("p4reduce")``, join it beside the process group."""
     if RankWorld.current is None:
         if not dist.is_initialized():
             raise ClusterError("call torch.distributed.init_process_group(...) first")
@@ -398,7 +398,7 @@ def _join(
         address = ticket if ticket.pem else replace(ticket, pem=_own_key(os.environ))
     try:
         backend = remote.RemoteBackend.join(address, rank, size, word)
-        if rank == 0:  # with whom the network goes: not before the others are in
+        if rank == 0:  # the network may end when rank 0 leaves: wait for the others
             _wait_for_all(store, JOINED_KEY, rank, ranks, timeout)
         else:
             store.set(f"{JOINED_KEY}/{rank}", JOINED_KEY)

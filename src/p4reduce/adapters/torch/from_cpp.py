@@ -1,8 +1,8 @@
-"""Calls that reach a process group in C++, where methods of a Python group are not asked: kernels of torch's own ops.
+"""Kernels of torch's ops that pass collectives called in C++ on to the methods of a Python process group.
 
-Every collective of a ``ProcessGroup`` that Python does not override is an op ``c10d::…``, whose kernel asks the back
-end that is registered inside of the group: gloo. Kernels of the same names stand before those. They call the methods of
-a group over the switches, so that its calls are carried and counted like all others, and pass others' calls on.
+Every collective of a ``ProcessGroup`` that Python does not override is an op ``c10d::…``, whose kernel calls the back
+end that is registered inside the group: gloo. This module replaces these kernels. Its kernels call the methods of a
+group over the switches, so that its calls are carried and counted like all others, and pass on calls of other groups.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _LIBRARY: Final[list[Any]] = []
 
 
 def _with(kind: Any, given: _Given) -> Any:
-    """Options of a collective as a method takes them."""
+    """Return the options of a collective in the form that a method takes."""
     options = kind()
     for ours, theirs in (("rootRank", "root_rank"), ("rootTensor", "root_tensor")):
         if theirs in given:
@@ -73,17 +73,17 @@ CALLS: Final[Mapping[str, Callable[[SwitchProcessGroup, _Given], Any]]] = {
     "recv_any_source_": lambda group, a: group.recv_anysource(a["tensors"], a["tag"]),
     "barrier": lambda group, _: group.barrier(),
 }
-"""What each op calls; those that this version of torch has not are left out."""
+"""Method call of each op; `take_calls` skips ops that this version of torch lacks."""
 
 
 def take_calls() -> None:
-    """Put the kernels in place, once in a process."""
+    """Register the kernels, once in a process."""
     if _LIBRARY:
         return
     library = torch.library.Library("c10d", "IMPL")
     _LIBRARY.append(library)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch says that a kernel is replaced
+        warnings.simplefilter("ignore")  # torch warns that a kernel is replaced
         for name, call in CALLS.items():
             op = getattr(getattr(torch.ops.c10d, name, None), "default", None)
             for key in ("CPU", "SparseCPU"):
@@ -108,7 +108,7 @@ def _kernel(schema: Any, call: Callable[[SwitchProcessGroup, _Given], Any], orig
 
 
 def _boxed(work: HeldWork) -> Any:
-    """A work of C++ that holds ``work``; its future is done when that of ``work`` is, also if nobody waits for it."""
+    """Return a C++ work that holds ``work``; its future is done when that of ``work`` is, even without a wait."""
 
     def wait(timeout: timedelta) -> bool:
         work.wait(timeout)
@@ -122,6 +122,6 @@ def _boxed(work: HeldWork) -> Any:
 
     held = torch._C._distributed_c10d.PythonCallbackWork(wait)
     future, theirs = held.get_future(), []
-    with contextlib.suppress(RuntimeError):  # gloo's messages have none
+    with contextlib.suppress(RuntimeError):  # gloo's messages have no future
         theirs.append(work.get_future().then(done))
     return held.boxed()

@@ -1,4 +1,4 @@
-"""DDP communication hooks over the switches, for those who keep gloo as their process group.
+"""DDP communication hooks over the switches, for users who keep gloo as their process group.
 
 ``model.register_comm_hook(None, p4reduce.torch.hook)`` sums each bucket as it is. ``Int8`` and ``TopK`` send less and
 keep what they did not send for the next step (error feedback: Seide et al., 1-bit SGD, Interspeech 2014; Stich et al.,
@@ -32,7 +32,7 @@ def hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tens
     world = the_world()
     buffer = bucket.buffer().div_(world.size)
     array = array_of(buffer)
-    next_comes = not bucket.is_last()  # before anybody waits for this one
+    next_comes = not bucket.is_last()  # before this bucket is waited for
     name = f"bucket {bucket.index()}"
     start = world.time.now
     handle = world.communicator.all_reduce(array, start=start, not_finite="nan", followed=next_comes, name=name)
@@ -40,18 +40,18 @@ def hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tens
 
 
 class _Feedback:
-    """What was not sent of each bucket: added to the next gradient."""
+    """The unsent rest of each bucket, which is added to the next gradient."""
 
     def __init__(self) -> None:
         self._left: dict[tuple[int, int], NDArray[np.float32]] = {}
 
     def owed(self, bucket: Any, gradient: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The gradient and what is left from the step before."""
+        """Return the gradient plus the unsent rest of the previous step."""
         left = self._left.get((bucket.index(), gradient.size))
         return gradient.copy() if left is None else gradient + left
 
     def keep(self, bucket: Any, left: NDArray[np.float32]) -> None:
-        """Remember what was not sent."""
+        """Remember the unsent rest."""
         self._left[(bucket.index(), left.size)] = left
 
 
@@ -72,7 +72,7 @@ class TopK(_Feedback):
 def int8_hook(state: Int8, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Gradients as 8-bit integers of a scale that all ranks share, two in a lane: half the bytes, exact integer sums.
 
-    Of up to 256 ranks. The scale is the largest gradient of any rank / 127, agreed on by the process group (gloo).
+    For up to 256 ranks. The scale is the largest gradient of any rank / 127, agreed on by the process group (gloo).
     """
     world = the_world()
     if world.size > MOST_RANKS:
@@ -118,7 +118,7 @@ def topk_hook(state: TopK, bucket: dist.GradBucket) -> torch.futures.Future[torc
 
 
 def pack(small: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Two numbers in each word: the sum of words is the word of the sums, as long as these fit 16 bits."""
+    """Pack two numbers into each word: the sum of words is the word of the sums, as long as these fit 16 bits."""
     even = np.zeros(-(-small.size // 2) * 2, np.int32)
     even[: small.size] = small
     words: NDArray[np.int32] = even[0::2] + (even[1::2] << FIELD_BITS)
@@ -126,7 +126,7 @@ def pack(small: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def unpack(words: NDArray[np.int32], count: int) -> NDArray[np.int32]:
-    """The first ``count`` of the numbers in ``words``."""
+    """Return the first ``count`` of the numbers in ``words``."""
     numbers = np.empty(2 * words.size, np.int32)
     numbers[0::2] = words.astype(np.int16)
     numbers[1::2] = (words - numbers[0::2]) >> FIELD_BITS

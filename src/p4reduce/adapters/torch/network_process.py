@@ -40,44 +40,44 @@ GRACE_S = 3.0
 
 
 class NetworkMembers:
-    """Who is in: the network ends when all who came have left."""
+    """The ranks that are in the network, which ends when all that joined have left."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._changed = threading.Condition()
         self._in: dict[Served, int] = {}
-        """rank by its place: one in the group of all, one in each other"""
+        """rank of each place; a rank has a place in the group of all ranks, and one in each other group"""
 
     def seat(self, rank: int, group: Membership | None) -> Served:
-        """The place of a rank that comes in."""
+        """Return the place of a rank that joins: in the group of all ranks, or in ``group``."""
         seat = self._cluster.backend(rank)
         if group is not None:
-            seat = seat.group(*group)  # its number there is another one
+            seat = seat.group(*group)  # the rank has another number there
         with self._changed:
             self._in[seat] = rank
         return seat
 
     def lost(self, seat: Served, why: str) -> None:
-        """A rank is gone without having left: everybody is told its name."""
+        """Fail the cluster, naming a rank that is gone without having left."""
         with self._changed:
             rank = self._in[seat]
         self._cluster.fail(ClusterError(f"rank {rank} {why}"))
         self.left(seat)
 
     def left(self, seat: Served) -> None:
-        """A rank has left, and has its answer."""
+        """Remove a rank that has left and has its answer."""
         with self._changed:
             del self._in[seat]
             self._changed.notify_all()
 
     def wait(self) -> None:
-        """Until all have left."""
+        """Wait until all have left."""
         with self._changed:
             self._changed.wait_for(lambda: not self._in)
 
 
 def serve(request: dict[str, Any]) -> None:
-    """Be the network until all ranks have left; then write the result, where one is wanted."""
+    """Run the network until all ranks have left; then write the result if one is wanted."""
     workers = int(request["workers"])
     settings = Settings(None if request["config"] is None else Path(request["config"]), request["settings"])
     experiment = settings.experiment({"topology": default_topology(workers)}, workers=workers)
@@ -99,7 +99,7 @@ def serve(request: dict[str, Any]) -> None:
             _say({"address": listener.address, "ticket": to_plain(listener.ticket)})
             sys.stdin.read()  # until rank 0 has left, or is gone
             members.wait()
-            output = Output(as_json=True)  # standard output is the answer's
+            output = Output(as_json=True)  # standard output is only for the answer
             table_of_calls(cluster.tallied(), cluster.carrier.moved, output)
             if cluster.carrier.records and request["out"] is not None:
                 out = Path(request["out"])
@@ -114,11 +114,11 @@ def _say(message: dict[str, Any]) -> None:
     try:
         print(json.dumps(message), flush=True)
     except BrokenPipeError:  # rank 0 is gone, as its input will say
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains as it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python reports an error at exit
 
 
 def main() -> int:
-    """Exit code: 0, or 1 for a network that cannot be built."""
+    """Return the exit code: 0, or 1 for a network that cannot be built."""
     request = json.loads(sys.stdin.readline())
     try:
         serve(request)

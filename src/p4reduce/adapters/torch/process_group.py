@@ -34,7 +34,7 @@ from p4reduce.group.backend import GLOO
 from p4reduce.group.communicator import Communicator, Handle
 
 REPEATED: Final = 3
-"""calls of one kind after which a training's loop makes them"""
+"""number of calls of one kind that shows that a training's loop makes them"""
 ALWAYS: Final = "this call always does"
 MESSAGES: Final = "messages always do"
 ALL_GATHER_OPTIONS: Final = torch._C._distributed_c10d.AllgatherOptions
@@ -44,7 +44,7 @@ AVG: Final = int(dist.ReduceOp.AVG)
 
 
 class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
-    """A group whose all-reduces and the like cross P4 switches."""
+    """A group whose sums, copies and barriers cross P4 switches."""
 
     def __init__(
         self,
@@ -70,17 +70,17 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
 
     def getBackendName(self) -> str:
-        """As ``init_process_group`` was told."""
+        """Return the name that ``init_process_group`` was given."""
         return NAME
 
     @property
     def communicator(self) -> Communicator:
-        """Its end in the network."""
+        """The group's end in the network."""
         return self._comm
 
     @property
     def time(self) -> ProcessTime:
-        """The clock of its process."""
+        """The clock of the group's process."""
         return self._time
 
     # --- sums
@@ -102,7 +102,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         return self._summed(tensors, opts.reduceOp)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> HeldWork:
-        """The sum of all, of which each rank keeps its tensor."""
+        """Sum the blocks of all ranks; each rank keeps the sum of its own block."""
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
         if opts is None or isinstance(opts, dist.ReduceOp | dist.ReduceOp.RedOpType):
@@ -144,10 +144,10 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     reduce_scatter_tensor_coalesced = _reduce_scatter_several
 
     def reduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> HeldWork:
-        """The sum at one rank, carried as an all-reduce; the others' tensors stay as they are."""
+        """Form the sum at one rank, carried as an all-reduce; the others' tensors stay as they are."""
         tensors, opts = _normal(tensors, opts, dist.ReduceOptions)
         if not (is_carried(tensors) and _is_sum(opts.reduceOp, tensors)):
-            sent = self._to_all(share := -(-_octets(tensors) // self.size()))  # added up where it comes, then sent on
+            sent = self._to_all(share := -(-_octets(tensors) // self.size()))  # a share, summed there and sent on
             sent[opts.rootRank] += share
             return self._by_gloo("reduce", tensors, opts.reduceOp, sent=sent).reduce(tensors, opts)
         own = opts.rootRank == self.rank()
@@ -158,7 +158,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     # --- copies
 
     def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None) -> HeldWork:
-        """The root's bytes to all."""
+        """Send the root's bytes to all ranks."""
         if isinstance(opts, int):
             root, opts = opts, dist.BroadcastOptions()
             opts.rootRank = root
@@ -179,7 +179,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         return self._work(handles, tensors, finish)
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> HeldWork:
-        """Every rank's tensor to all."""
+        """Send every rank's tensor to all ranks."""
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
         opts = opts if opts is not None else ALL_GATHER_OPTIONS()
@@ -208,7 +208,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     allgather_into_tensor_coalesced = _all_gather_several
 
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> HeldWork:
-        """Several tensors of every rank to all, by gloo."""
+        """Send several tensors of every rank to all ranks, by gloo."""
         sent = self._to_all(_octets(inputs))
         gloo = self._by_gloo("all_gather", inputs, why="tensors of a list always do", sent=sent)
         return gloo.allgather_coalesced(outputs, inputs, opts or ALL_GATHER_OPTIONS())
@@ -216,7 +216,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     def alltoall_base(
         self, output: torch.Tensor, given: torch.Tensor, output_splits: Any, input_splits: Any, opts: Any = None
     ) -> HeldWork:
-        """A block of each rank's tensor to each other one.
+        """Send a block of each rank's tensor to each other rank.
 
         Blocks whose sizes are given go by gloo: they may be alike at one rank, and differ at another.
         """
@@ -241,35 +241,35 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     # --- messages: by gloo, and noted for the trace of `p4reduce launch --record`
 
     def send(self, tensors: Any, target: int, tag: int = 0) -> HeldWork:
-        """To another rank, by gloo; takes the time of a flow."""
+        """Send to another rank, by gloo; takes the time of a flow."""
         return self._message(self._gloo.send, tensors, target, tag, sends=True)
 
     def recv(self, tensors: Any, source: int, tag: int = 0) -> HeldWork:
-        """From another rank, by gloo; takes the time of a flow."""
+        """Receive from another rank, by gloo; takes the time of a flow."""
         return self._message(self._gloo.recv, tensors, source, tag, sends=False)
 
     # --- the rest: by gloo
 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> HeldWork:
-        """Every rank's tensor to one, by gloo."""
+        """Send every rank's tensor to one rank, by gloo."""
         opts = opts or dist.GatherOptions()
         sent = {opts.rootRank: _octets(inputs)}
         return self._by_gloo("gather", inputs, why=ALWAYS, sent=sent).gather(outputs, inputs, opts)
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> HeldWork:
-        """A tensor of one rank to each, by gloo."""
+        """Send a tensor of one rank to each rank, by gloo."""
         opts = opts or dist.ScatterOptions()
         sent = {peer: _octets([tensor]) for peer, tensor in enumerate(inputs[0] if inputs else ())}
         return self._by_gloo("scatter", outputs, why=ALWAYS, sent=sent).scatter(outputs, inputs, opts)
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> HeldWork:
-        """Tensors of any shape, by gloo."""
+        """Exchange tensors of any shape, by gloo."""
         sent = {peer: _octets([tensor]) for peer, tensor in enumerate(inputs)}
         gloo = self._by_gloo("all_to_all", inputs, why=ALWAYS, sent=sent)
         return gloo.alltoall(outputs, inputs, opts or dist.AllToAllOptions())
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> HeldWork:
-        """From whoever sends, by gloo; who that is shows when it is there."""
+        """Receive from any rank, by gloo; the sender is known when the message is there."""
         _ = self._time.now
         work = self._gloo.recv_anysource(tensors, tag)
         self._note_gloo("receive", tensors, why=MESSAGES)
@@ -282,11 +282,11 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     # --- waits and ends
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> HeldWork:
-        """Until all are here."""
+        """Wait until all ranks are here."""
         return self._work([self._comm.barrier(start=self._time.now)], [], lambda: None)
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        """Until all are here, by gloo, which names those that are not."""
+        """Wait until all ranks are here, by gloo, which names the missing ranks."""
         _ = self._time.now
         more = {} if timeout is None else {"timeout": timeout}
         with self._time.waiting():
@@ -306,7 +306,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
                     self._gloo.shutdown()
 
     def abort(self) -> None:
-        """As ``shutdown``: what is under way ends with an error."""
+        """As ``shutdown``: running collectives end with an error."""
         self.shutdown()
 
     # --- parts
@@ -321,11 +321,11 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     def _by_gloo(
         self, called: str, tensors: Any, op: Any = None, *, why: str = "", sent: Mapping[int, int]
     ) -> GlooCall:
-        """gloo, which carries a call that is counted and takes the time of flows; ``sent``: bytes for each rank.
+        """Return gloo for a call that is counted and takes the time of flows; ``sent``: bytes for each rank.
 
-        why: where nothing of the tensors and ``op`` is the reason.
+        why: the reason for gloo, if it is neither the tensors nor ``op``.
         """
-        _ = self._time.now  # what was computed before is noted before
+        _ = self._time.now  # account for earlier computation first
         others = {peer: octets for peer, octets in sent.items() if peer != self.rank()}
 
         def begun() -> Callable[[], None]:
@@ -335,7 +335,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         return GlooCall(self._gloo, begun, self._time)
 
     def _note_gloo(self, called: str, tensors: Any, op: Any = None, why: str = "") -> None:
-        """Count a call that gloo carries; warn when one comes again and again."""
+        """Count a call that gloo carries; warn if calls of its kind are repeated."""
         given = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         kind = str(given[0].dtype).removeprefix("torch.") if given else "-"
         if op is not None and not _is_sum(op, given):
@@ -352,13 +352,13 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             )
 
     def _called(self, tensor: torch.Tensor, elements: int, collective: str = "") -> None:
-        """Of which type the next call over the switches is, and how large; its name, where it is carried as another."""
+        """Announce type and size of the next call over the switches, and its name if another collective carries it."""
         kind = str(tensor.dtype).removeprefix("torch.")
         self._comm.tally.call_next(kind, elements * tensor.element_size(), collective)
 
     def _message(self, carry: Any, tensors: Any, peer: int, tag: int, *, sends: bool) -> HeldWork:
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        _ = self._time.now  # what was computed before is noted before
+        _ = self._time.now  # account for earlier computation first
         work = carry(tensors, peer, tag)
         wait = self._comm.sent(peer, _octets(tensors), tag, sends=sends)
         self._note_gloo("send" if sends else "receive", tensors, why=MESSAGES)
@@ -381,9 +381,9 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         return self._work([handle], tensors, finish)
 
     def _summed_sparse(self, tensor: torch.Tensor, op: Any) -> HeldWork:
-        """Densely: a chunk that is zero at all ranks crosses the network without lanes.
+        """Sum a sparse tensor densely: a chunk that is zero at all ranks crosses the network without lanes.
 
-        The result has the coordinates of what is not zero in the sum.
+        The result has the coordinates of the nonzero elements of the sum.
         """
         dense = tensor.detach().to_dense()
 
@@ -428,7 +428,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         return self._work([handle], result if result is not None else list(blocks), finish)
 
     def _tell_uneven(self, array: NDArray[Any]) -> None:
-        """Warn, once, where a sum in the network is far less exact than one in float32."""
+        """Warn, once, if a sum in the network is far less exact than one in float32."""
         if not self._told_uneven and is_uneven(array):
             self._told_uneven = True
             warnings.warn(
@@ -450,7 +450,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
 
 def _is_sum(op: Any, tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether the switches form it. ``ReduceOp.SUM == op`` is False for an instance: the kind is in ``op.op``."""
+    """Whether the switches reduce so. ``ReduceOp.SUM == op`` is False for an instance: the kind is in ``op.op``."""
     kind = int(op.op if hasattr(op, "op") else op)
     return kind == SUM or (kind == AVG and tensors[0].dtype in FLOATS)
 
@@ -463,7 +463,7 @@ def _options(kind: Any, op: Any) -> Any:
 
 
 def _normal(tensors: Any, opts: Any, kind: Any) -> tuple[list[torch.Tensor], Any]:
-    """The several ways to call a method of a process group, as one."""
+    """Reduce the several ways to call a method of a process group to one."""
     if isinstance(tensors, torch.Tensor):
         tensors = [tensors]
     if opts is None or isinstance(opts, dist.ReduceOp | dist.ReduceOp.RedOpType):

@@ -1,4 +1,4 @@
-"""The virtual time of a process: how computation between collectives takes some."""
+"""The virtual time of a process, which computation between collectives advances."""
 
 import contextlib
 import os
@@ -19,12 +19,12 @@ from p4reduce.group.remote import COMPUTE
 # - ``declared`` (the default): computation takes no virtual time but that of ``compute`` and ``time_backward``.
 # - ``measured`` or ``measured:FACTOR``: processor time of the calling thread between two collectives, times FACTOR.
 #
-# In real time computation takes as long as it takes.
+# In real time, computation takes its actual time.
 
 
 class _Pending(Protocol):
     def settle(self) -> None:
-        """Block until it is over, and bring the clock there."""
+        """Block until the collective is over, and advance the clock to its end."""
 
 
 class ProcessTime:
@@ -38,7 +38,7 @@ class ProcessTime:
 
     @property
     def now(self) -> float:
-        """Seconds; waits for collectives that the end of a backward pass waited for."""
+        """Virtual time in seconds; waits for collectives that the end of a backward pass waited for."""
         self._join()
         self._measure()
         return self._world.now
@@ -49,15 +49,15 @@ class ProcessTime:
         self._world.compute(seconds)
 
     def step(self) -> None:
-        """A step ends here; collectives that its backward pass waited for are in it."""
+        """End a step; collectives that its backward pass waited for belong to it."""
         self._join()
         self._measure()
         self._world.step()
 
     def note(self, work: _Pending) -> None:
-        """A collective was started; inside a backward pass somebody in C++ waits for it before the pass ends.
+        """Note that a collective was started; inside a backward pass C++ waits for it before the pass ends.
 
-        That wait is not seen here, so the clock catches up when it is next looked at after the pass.
+        Python does not see that wait, so the clock catches up when it is next read after the pass.
         """
         if torch._C._current_graph_task_id() >= 0:
             engine: Any = torch.autograd.Variable._execution_engine
@@ -65,7 +65,7 @@ class ProcessTime:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Time in here is no computation."""
+        """Exclude processor time inside this context from the measured computation."""
         self._measure()
         try:
             yield
@@ -87,7 +87,7 @@ class ProcessTime:
 
 
 def factor_of(environment: Mapping[str, str] = os.environ) -> float | None:
-    """The factor of measured computation; None: it is declared. ``ClusterError`` for a setting that is neither."""
+    """Return the factor of measured computation; None: it is declared. Raises ``ClusterError`` for a wrong setting."""
     text = environment.get(COMPUTE, "declared")
     kind, _, number = text.partition(":")
     try:
@@ -102,10 +102,10 @@ def factor_of(environment: Mapping[str, str] = os.environ) -> float | None:
 
 
 def time_backward(model: torch.nn.Module, seconds: float, clock: ProcessTime) -> list[Any]:
-    """Each backward pass of ``model`` takes ``seconds``, spread over its parameters by their size.
+    """Let each backward pass of ``model`` take ``seconds``, spread over its parameters by their size.
 
-    A parameter's share has passed when its gradient is there: so a bucket's collective starts as soon as its last
-    gradient would. Returns the hooks' handles, to be removed.
+    A parameter's share has passed when its gradient is ready, so a bucket's collective starts with its last gradient.
+    Returns the hooks' handles, to be removed.
     """
     wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
     total = sum(parameter.numel() for parameter in wanted)

@@ -1,6 +1,6 @@
-"""What ``import torch`` calls, by the entry point group ``torch.backends``: the name "p4reduce" becomes known.
+"""Registration of the back end "p4reduce", called by ``import torch`` through the entry points ``torch.backends``.
 
-Nothing of this package but this file is imported before a process group is made.
+Only this file of the package is imported before a process group is made.
 """
 
 from typing import Any, Final

@@ -14,14 +14,14 @@ from p4reduce.group.communicator import Handle
 
 NO_TIMEOUT: Final = timedelta(0)
 MOST_UNUSED: Final = 64
-"""works that live on though nothing in Python has them"""
+"""most works that are kept alive though nothing in Python refers to them"""
 
 
 class HeldWorks:
-    """Works of a process that live on until they are used: C++ may have them, which Python does not see.
+    """Works of a process that are kept alive until they are used: C++ may hold them, which Python does not see.
 
-    C++ finds the methods of a work by its Python object. Of a work that it was given without that object, which DDP's
-    join does, it would wait for ever.
+    C++ finds the methods of a work by its Python object. If that object is gone, as happens in DDP's join, C++ would
+    wait for ever.
     """
 
     def __init__(self) -> None:
@@ -30,20 +30,20 @@ class HeldWorks:
         self._guard = threading.Lock()
 
     def hold(self, work: dist.Work) -> None:
-        """Let it live until `used`, or until ``MOST_UNUSED`` younger ones are held."""
+        """Keep a work alive until `used`, or until ``MOST_UNUSED`` newer works are held."""
         with self._guard:
             self._unused[id(work)] = work
             if len(self._unused) > MOST_UNUSED:
                 del self._unused[next(iter(self._unused))]
 
     def used(self, work: dist.Work) -> None:
-        """Somebody waited for it, or has its future; it lives until this thread uses another: C++ asks for both."""
+        """Note a wait for a work, or a use of its future; it lives until this thread uses another: C++ does both."""
         self._used.last = work
         with self._guard:
             self._unused.pop(id(work), None)
 
     def let_go(self) -> None:
-        """Forget all of them."""
+        """Forget all works."""
         self._used = threading.local()
         with self._guard:
             self._unused.clear()
@@ -53,19 +53,19 @@ HELD: Final = HeldWorks()
 
 
 class HeldWork(dist.Work):  # type: ignore[misc]
-    """What works have in common: C++ finds them, and a wait is all there is to synchronize with."""
+    """Base class of works: C++ finds them, and synchronizing with one is waiting for it."""
 
     def __init__(self) -> None:
         super().__init__()
         HELD.hold(self)
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
-        """Block until it is over; raises what went wrong."""
+        """Block until the work is over; raises its error."""
         HELD.used(self)
         return self._wait(timeout)
 
     def get_future(self) -> Any:
-        """A future of the tensors."""
+        """Return a future of the tensors."""
         HELD.used(self)
         return self._future_of()
 
@@ -85,7 +85,7 @@ class HeldWork(dist.Work):  # type: ignore[misc]
 
 
 class SwitchWork(HeldWork):
-    """One collective that is under way, or several that count as one.
+    """One running collective, or several that count as one.
 
     ``finish`` puts the results into the tensors, once, when the last one is there.
     """
@@ -105,8 +105,8 @@ class SwitchWork(HeldWork):
         self._tensors = tensors
         self._finish = finish
         self._future: Any = torch.futures.Future()
-        # An error that is set on a future is a value to C++, which then reads a tensor where there is none. What a
-        # callback raises is an error to both.
+        # C++ takes an error that is set on a future for a value, and reads a tensor where there is none. An exception
+        # of a callback is an error to both Python and C++.
         self._seen = self._future.then(lambda future: future.wait())
         time.note(self)
         for handle in self._handles:
@@ -115,7 +115,7 @@ class SwitchWork(HeldWork):
             self._end()
 
     def _wait(self, timeout: timedelta) -> bool:
-        """Until the results are in the tensors; ``TimeoutError`` after ``timeout``."""
+        """Wait until the results are in the tensors; raises ``TimeoutError`` after ``timeout``."""
         limit = timeout.total_seconds() if timeout and timeout > NO_TIMEOUT else None
         with self._time.waiting():
             for handle in self._handles:
@@ -127,13 +127,13 @@ class SwitchWork(HeldWork):
         return True
 
     def reach(self) -> None:
-        """The clock is at least where the results were there."""
+        """Advance the clock at least to the arrival of the results."""
         if self._error is None:
             for handle in self._handles:
                 handle.reach()
 
     def settle(self) -> None:
-        """Block until it is over, well or not."""
+        """Block until the work is over, successful or not."""
         for handle in self._handles:
             handle.settle(None)
         self.reach()
@@ -142,7 +142,7 @@ class SwitchWork(HeldWork):
         return self._seen
 
     def is_completed(self) -> bool:
-        """Whether it is over, well or not."""
+        """Whether the work is over, successful or not."""
         return all(handle.done for handle in self._handles) and bool(self._seen.done())
 
     def is_success(self) -> bool:
@@ -150,7 +150,7 @@ class SwitchWork(HeldWork):
         return self.is_completed() and self._error is None
 
     def exception(self) -> Exception | None:
-        """What went wrong."""
+        """Return the error; None if there is none."""
         return self._error
 
     def result(self) -> list[torch.Tensor]:
@@ -183,7 +183,7 @@ class SwitchWork(HeldWork):
 
 
 def _as_torch(error: BaseException | None) -> Exception | None:
-    """Errors of the network as the kind that torch's own back ends raise."""
+    """Return an error of the network as the kind of error that torch's own back ends raise."""
     if error is None:
         return None
     if isinstance(error, ValueError | TypeError):
@@ -193,7 +193,7 @@ def _as_torch(error: BaseException | None) -> Exception | None:
 
 
 class GlooWork(HeldWork):
-    """What gloo carries; a wait for it is one in virtual time, too: ``waited`` moves the clock on."""
+    """A work that gloo carries; a wait for it also takes virtual time: ``waited`` advances the clock."""
 
     def __init__(self, work: Any, waited: Callable[[], None], time: ProcessTime) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ class GlooWork(HeldWork):
         time.note(self)
 
     def settle(self) -> None:
-        """As ``wait``, whatever comes of it."""
+        """As ``wait``, but without raising the error of the work."""
         with contextlib.suppress(RuntimeError):
             self.wait()
 
@@ -211,15 +211,15 @@ class GlooWork(HeldWork):
         return self._work.result()
 
     def is_completed(self) -> bool:
-        """As gloo says; of a message, only once somebody has waited for it."""
+        """Whether gloo has completed the work; for a message, True only after a wait for it."""
         return bool(self._work.is_completed())
 
     def is_success(self) -> bool:
-        """As gloo says."""
+        """Whether gloo's work has succeeded."""
         return bool(self._work.is_success())
 
     def exception(self) -> Any:
-        """What went wrong."""
+        """Return gloo's error."""
         return self._work.exception()
 
     def source_rank(self) -> int:
@@ -242,9 +242,9 @@ class GlooWork(HeldWork):
 
 
 class GlooCall:
-    """gloo for one call. ``begun`` is told that gloo has taken it; what that returns moves the clock on, as of a work.
+    """gloo for one call. ``begun`` is called when gloo has taken it, and returns ``waited`` for its `GlooWork`.
 
-    A call that gloo refuses is none.
+    A call that gloo refuses does not count.
     """
 
     def __init__(self, gloo: Any, begun: Callable[[], Callable[[], None]], time: ProcessTime) -> None:
@@ -261,7 +261,7 @@ class GlooCall:
 
 
 class WorkOfSeveral(HeldWork):
-    """Works that count as one."""
+    """Several works that count as one."""
 
     def __init__(self, works: Sequence[HeldWork], tensors: list[torch.Tensor]) -> None:
         super().__init__()
@@ -269,7 +269,7 @@ class WorkOfSeveral(HeldWork):
         self._tensors = tensors
 
     def is_completed(self) -> bool:
-        """Whether all are over, well or not."""
+        """Whether all works are over, successful or not."""
         return all(work.is_completed() for work in self._works)
 
     def is_success(self) -> bool:
@@ -277,7 +277,7 @@ class WorkOfSeveral(HeldWork):
         return all(work.is_success() for work in self._works)
 
     def exception(self) -> Any:
-        """What went wrong first."""
+        """Return the error of the first work that has one; None if none has."""
         return next((error for work in self._works if (error := work.exception()) is not None), None)
 
     def result(self) -> list[torch.Tensor]:
@@ -295,7 +295,7 @@ class WorkOfSeveral(HeldWork):
 
         def tensors(future: Any) -> list[torch.Tensor]:
             for part in future.value():
-                part.value()  # raises what went wrong
+                part.value()  # raises the error
             return self._tensors
 
         return every.then(tensors)

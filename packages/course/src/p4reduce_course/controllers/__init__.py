@@ -1,1 +1,1 @@
-"""Students' controllers: P4Runtime for their code, networks in virtual time for the entries that it installs."""
+"""Running students' controllers: their P4Runtime calls, and networks in virtual time that use their entries."""

@@ -1,4 +1,4 @@
-"""Compares entries with the tree that they should make: finds the first error, and what follows from it."""
+"""Compares installed entries with the tree that they should form; reports the first error and its consequence."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Book:
     """The entries of all switches.
 
     Attributes:
-        early: (switch, job, epoch, group) of entries of table job that were written before their group.
+        early: (switch, job, epoch, group) of entries of table job that were written before their multicast group.
         behind: (switch, job, epoch, what) of entries that were written after the entry of table job that needs them.
         ever: by (switch, job, epoch), the latest parameters of its entry of table job.
         changed: (switch, former entry) of entries that were deleted or written over since this list was emptied.
-        undermined: (switch, job, epoch, what) of entries that were deleted before the one of table job that needs them.
+        undermined: (switch, job, epoch, what) of entries deleted before the entry of table job that needs them.
     """
 
     held: dict[str, dict[tuple[object, ...], Entity]] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Book:
                     self.undermined.append((switch, row.match["job"], row.match["epoch"], what))
 
     def _needed(self, switch: str, job: EntryRow, entity: Entity) -> str:
-        """Returns the use of an entry for an entry of table job; empty if it has none."""
+        """Returns a name for an entry if an entry of table job needs it; an empty string otherwise."""
         number = job.params["group"]
         if isinstance(entity, fy.P4MulticastGroupEntry):
             return f"multicast group {number}" if entity.multicast_group_id == number else ""
@@ -133,10 +133,10 @@ def _row(entity: Entity, table: str) -> EntryRow | None:
 
 
 def check_entries(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -> None:
-    """Raises Wrong with the first error that keeps a plan's job from being summed up as its tree says.
+    """Raises Wrong with the first error that keeps switches from summing a plan's job along its tree.
 
-    Nothing is required of ``dead`` switches. The student chooses bits, groups and replication ids; other checks look at
-    generation, base and slots.
+    Nothing is required of ``dead`` switches. The student chooses bits, groups and replication ids; other checks
+    compare generation, base and slots.
     """
     for early, number, epoch, group in book.early:
         if (number, epoch) == (plan.job, plan.epoch) and book.group(early, group) is not None:
@@ -300,7 +300,7 @@ def check_open(opened: Collection[str], topology: Topology, where: str) -> None:
 
 
 def check_given(book: Book, plan: Plan, names: Sequence[str], job: dict[str, int], where: str) -> None:
-    """Raises Wrong if an entry of table job has another number than the job was given."""
+    """Raises Wrong if an entry of table job has a parameter that differs from the job's description."""
     for aggregator in plan.aggregators:
         row = book.jobs(aggregator.name)[plan.job, plan.epoch]
         for name in names:
@@ -337,7 +337,7 @@ def check_apart(book: Book, plans: Sequence[Plan], where: str) -> None:
 
 
 def check_cleared(book: Book, old: Plan, new: Plan, where: str) -> None:
-    """Raises Wrong unless a job has a larger generation than in the epoch before, as READMEs ask, in any slots."""
+    """Raises Wrong unless a job's generation grew since its previous epoch; READMEs ask for this in any slots."""
     for name in new.by_switch:
         now = book.ever.get((name, new.job, new.epoch))
         then = book.ever.get((name, old.job, old.epoch))

@@ -1,4 +1,4 @@
-"""A network in virtual time: a student's controller takes it over from an older one, and jobs run in it."""
+"""A network in virtual time that a student's controller takes over from an older controller to run jobs."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ from p4switch.tables import Lpm, Match
 
 
 CALLS: Final = 2_000
-"""most calls of one controller; a correct one takes hundreds"""
+"""most calls of one controller; a correct controller makes hundreds"""
 PATIENCE: Final = 8
 """most calls to one dead switch, of 1 ms each; a controller that makes more waits for ever"""
 _ENTRIES: Final = 4096
 """most entries of one call"""
 _DEADLINE_S: Final = 60.0
-"""most time of a call; the switch is in this process, so only a stalled machine takes as long"""
+"""time limit of a call; the switch is in this process, so only a stalled machine reaches it"""
 _KEYS: Final = ({"table", "match", "action", "params"}, {"group", "replicas"})
 _NONCE: Final = (Lpm(0, 32),)
-"""key of the entry of ``p4reduce.control_plane.fleet`` whose number differs from run to run"""
+"""key of the restart entry of ``p4reduce.control_plane.fleet``, whose number differs from run to run"""
 _SHAPE: Final = "an entry is {'table', 'match', 'action', 'params'} or {'group', 'replicas'}; the skeleton makes them"
 
 
@@ -61,10 +61,10 @@ class Sessions:
     """The connections of one controller to the switches of a network.
 
     Attributes:
-        book: the entries that the switches have taken from it.
-        highest: by switch, the election id with which it became primary.
+        book: the entries that the switches accepted from the controller.
+        highest: by switch, the election id with which the controller became primary.
         dead: switches that no longer answer.
-        asked_dead: number of calls to each of them.
+        asked_dead: number of calls to each dead switch.
         writing: called with a switch that is about to be written to.
     """
 
@@ -83,7 +83,7 @@ class Sessions:
         self._passing = passing
 
     def service(self, method: str, *arguments: Any, **named: Any) -> Any:
-        """Answers a call of the student's; see :data:`~p4reduce_course.sandbox.process.Service`."""
+        """Answers a call from the student's code; see :data:`~p4reduce_course.sandbox.process.Service`."""
         self._calls += 1
         if self._calls > CALLS:
             raise Wrong(f"the controller made more than {CALLS} calls of p4rt: does a loop never end?")
@@ -180,7 +180,7 @@ class Sessions:
         return target, self._open[switch]
 
     def _answers(self, switch: str) -> None:
-        """Lets the time of a call pass. Raises Untold if the switch is dead."""
+        """Lets the time of a call pass. Raises Untold if the switch is dead, Wrong after too many calls to it."""
         self._passing(1000 if switch in self.dead else 50)
         if switch in self.dead:
             self.asked_dead[switch] = self.asked_dead.get(switch, 0) + 1
@@ -197,7 +197,7 @@ class Sessions:
         return [self._entity(entry, whole) for entry in entries]
 
     def _entity(self, entry: Any, whole: bool) -> Entity:
-        """Returns an entry of the student's with full names, checked against the program."""
+        """Returns a student's entry with full names, checked against the program."""
         if not isinstance(entry, Mapping) or not any(set(entry) <= keys for keys in _KEYS):
             raise Untold(f"{entry!r:.60}: {_SHAPE}")
         try:
@@ -312,7 +312,7 @@ def layout(topology: Topology, root: str, workers: Sequence[str], dead: frozense
 
 
 def plan_of(topology: Topology, job: dict[str, Any], dead: frozenset[str] = frozenset()) -> Plan:
-    """Returns the plan that a job's right entries make; ``job`` has the form that students get."""
+    """Returns the plan whose entries are right for a job; ``job`` has the form that students get."""
     request = PlanRequest(
         "lab",
         job["job"],
@@ -343,7 +343,7 @@ Words = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Held:
-    """The older controller's numbers: its election id; its groups and replication ids are below these."""
+    """The older controller's election id, and the first group and replication id that it does not use."""
 
     election: int
     first_group: int
@@ -351,21 +351,21 @@ class Held:
 
     @classmethod
     def of(cls, draws: Draws) -> Held:
-        """Of a student."""
+        """Returns the numbers for a student."""
         return cls(draws.integer("election", 20, 900), draws.integer("group", 3, 9), draws.integer("rid", 10, 30))
 
     def parameters(self) -> dict[str, str]:
-        """For README and skeleton."""
+        """Returns the numbers as parameters for README and skeleton."""
         return {"election": str(self.election), "group": str(self.first_group), "rid": str(self.first_rid)}
 
 
 def epoch_of(draws: Draws) -> int:
-    """The first epoch of a student's jobs."""
+    """Returns the first epoch of a student's jobs."""
     return draws.integer("epoch", 3, 90)
 
 
 def parameters_of(draws: Draws) -> dict[str, str]:
-    """What an older controller has, and the first epoch, for README and skeleton."""
+    """Returns the older controller's numbers and the first epoch, as parameters for README and skeleton."""
     return {**Held.of(draws).parameters(), "epoch": str(epoch_of(draws))}
 
 
@@ -405,11 +405,11 @@ class Room:
         self._opened.close()
 
     def _pass(self, microseconds: int) -> None:
-        """Lets the time of a controller's call pass, while packets go on."""
+        """Lets the time of a controller's call pass while packets travel."""
         self.advance(self.network.now + microseconds * PS_PER_US)
 
     def advance(self, until_ps: int, watch: Sequence[int] = ()) -> None:
-        """Lets virtual time pass while an endpoint of ``watch`` works; switches die at their times."""
+        """Runs until ``until_ps``, or until all endpoints of ``watch`` are done; switches die at their times."""
         while self.deaths and self.deaths[0][0] <= until_ps:
             at_ps, switch = self.deaths[0]
             if self.network.advance(max(at_ps, self.network.now), watch) is StopReason.DONE:
@@ -419,7 +419,7 @@ class Room:
         self.network.advance(until_ps, watch)
 
     def die(self, switch: str) -> None:
-        """Ends a switch: it passes no packets, and answers no controller."""
+        """Ends a switch: it forwards no packets and answers no controller."""
         self.sessions.dead.add(switch)
         for link in self.topology.links:
             if switch in (link.a, link.b):
@@ -431,7 +431,7 @@ class Room:
     def shown(self, wrong: Wrong, plan: Plan, home: Path, label: str) -> Wrong:
         """Adds to a finding one switch's entries, and the packets of one chunk in the order in which they reach it.
 
-        The first of the plan's switches that the finding names is chosen. ``label``: of the network, in file names.
+        It chooses the first of the plan's switches that the finding names. ``label``: the network's name in file names.
         """
         named = [name for name in re.findall(r"\bs\d+\b", wrong.finding.said) if name in plan.by_switch]
         if wrong.finding.look or not plan.by_switch:
@@ -485,7 +485,7 @@ class Room:
     # --- sums
 
     def post(self, job: Job, inputs: Sequence[Words]) -> None:
-        """Lets every worker of a job give its numbers, which the sum replaces."""
+        """Starts an all-reduce in which each worker of a job contributes one input; the sum replaces it."""
         for index, words in zip(job.members.values(), inputs, strict=True):
             held = words.view(np.float32)
             self.network.post(index, Post(Collective.ALL_REDUCE, held, held, words=True))
@@ -505,7 +505,7 @@ class Room:
         return waiting
 
     def why(self) -> str:
-        """Returns the packets that switches have refused, as a text; empty if there are none."""
+        """Returns a text about the packets that switches refused; empty if there are none."""
         refusals = [
             f"{switch} refused {counted(count, 'packet')}, reason {reason}: {REASONS[reason]}"
             for switch, counts in self.refused().items()
@@ -555,7 +555,7 @@ def _match_text(match: Match) -> str:
 
 
 def drawn(random: np.random.Generator, workers: int, elements: int) -> tuple[list[Words], Words]:
-    """Returns what the workers give, and the sum: int32, shape (elements,) each."""
+    """Returns the workers' inputs and their sum: int32, shape (elements,) each."""
     inputs = [random.integers(-(1 << 20), 1 << 20, elements).astype(np.int32) for _ in range(workers)]
     return inputs, np.sum(inputs, axis=0, dtype=np.int32)
 
@@ -577,7 +577,7 @@ def _taken(topology: Topology, switch: str, held: Held) -> list[Entity]:
 
 
 _WHILE_PS = 500 * PS_PER_US
-"""longer than any of these packets takes"""
+"""virtual time to wait for a forged packet, longer than any such packet takes"""
 
 
 @dataclass(frozen=True)
@@ -585,10 +585,10 @@ class Forgery:
     """A forged packet.
 
     Attributes:
-        said: sender and contents, for the finding.
+        said: sender and contents as a text for the finding.
         host, frame: the host that sends it, and the packet.
         switch, reason: the switch that must refuse it, and the reason.
-        otherwise: the mistake if the packet is not refused.
+        otherwise: the student's mistake if the switch does not refuse the packet.
     """
 
     said: str
@@ -602,7 +602,7 @@ class Forgery:
 def packet(
     topology: Topology, host: str, source: str, target: str, *, job: int, epoch: int, seq: int, kind: PacketType
 ) -> bytes:
-    """Returns a packet from a host in the name of ``source``, to the switch ``target``.
+    """Returns a packet that ``host`` sends to the switch ``target`` with the addresses of ``source``.
 
     It is marked as a resend, so that it does not count among the first transmissions of links.
     """

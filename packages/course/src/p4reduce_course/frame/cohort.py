@@ -118,7 +118,7 @@ _ATTEMPT: Final = re.compile(r"(?:attempt|submission|version|try)?[ _-]*\d[\dTZ:
 _METADATA: Final = "submission_metadata.yml"
 """Gradescope's file of names and times"""
 _MOST_METADATA: Final = 8 << 20
-"""most bytes of that file"""
+"""most bytes of the file `_METADATA`"""
 
 
 class _Loader(PlainNodes, yaml.BaseLoader):
@@ -166,7 +166,7 @@ def submissions(folder: Path, scratch: Path) -> list[HandedIn]:
 
 
 def _gradescope(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
-    """Returns names and time of each folder. Raises LabError."""
+    """Returns names and time of each submission, by folder name. Raises LabError."""
     if not path.is_file():
         return {}
     try:
@@ -188,7 +188,7 @@ def _gradescope(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
 
 
 def _canvas(folder: Path, scratch: Path) -> list[HandedIn]:
-    """Puts files side by side into folders; links stay links, which are never followed."""
+    """Copies loose files into one folder for each submission; symbolic links are copied as links."""
     by_folder: dict[str, HandedIn] = {}
     for path in sorted(folder.iterdir()):
         told = None if path.is_dir() or path.name == _METADATA else _CANVAS.fullmatch(path.name)
@@ -201,7 +201,7 @@ def _canvas(folder: Path, scratch: Path) -> list[HandedIn]:
 
 
 def _student(names: Sequence[str], roster: Roster) -> str | None:
-    """Returns a student of the roster; a repository's name may end in the student's, as in GitHub Classroom."""
+    """Returns the student with one of these names, or whose ``-name`` ends one (GitHub Classroom); None if unknown."""
     for name in names:
         if (student := roster.get(name.casefold())) is not None:
             return student
@@ -210,7 +210,7 @@ def _student(names: Sequence[str], roster: Roster) -> str | None:
 
 
 def attempts(submission: HandedIn, lab: str | None) -> list[HandedIn]:
-    """Returns a folder, or the numbered or dated folders in it that each hold answers, in order."""
+    """Returns the submission, or one for each numbered or dated subfolder if all of these hold answers."""
     try:
         what = lab_of(submission.path, lab)
         inner = [path for path in submission.path.iterdir() if path.is_dir() and _ATTEMPT.fullmatch(path.name)]
@@ -225,7 +225,7 @@ def attempts(submission: HandedIn, lab: str | None) -> list[HandedIn]:
 
 
 def _natural(text: str) -> str:
-    """Returns a key that sorts numbers by their size."""
+    """Returns a sort key that orders the numbers in a text by value."""
     return re.sub(r"\d+", lambda digits: digits[0].zfill(20), text)
 
 
@@ -259,7 +259,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class _Work:
-    """A submission to grade; ``whose`` parameters apply, which may be those of another student of the same name."""
+    """A submission to grade. ``whose``: the student whose parameters apply, even if ``student`` is a folder's name."""
 
     student: str
     whose: str
@@ -337,7 +337,7 @@ def _works(handed_in: Sequence[HandedIn], terms: Terms) -> list[_Work]:
 
 
 def _graded(work: _Work, terms: Terms, master: int, copies: str) -> Graded:
-    """Grades one submission. ``master``: process that this one must not outlive; ``copies``: for temporary files."""
+    """Grades one submission. ``master``: id of the process to die with; ``copies``: folder for temporary files."""
     if master != os.getpid():
         end_with(master)
         tempfile.tempdir = copies
@@ -353,7 +353,7 @@ def _graded(work: _Work, terms: Terms, master: int, copies: str) -> Graded:
 
 
 def _compared(all_of: list[Graded]) -> list[Graded]:
-    """Fills ``same_as`` of all grades."""
+    """Returns the grades with ``same_as`` filled in."""
     by_digest: dict[str, list[str]] = defaultdict(list)
     for graded in all_of:
         if graded.report is not None and graded.report.digest:

@@ -25,13 +25,13 @@ from p4switch.base.safe_yaml import PlainNodes, one_line
 
 
 NOTE: Final = "lab.yaml"
-"""The file that says which lab a folder is, and whose."""
+"""The file that names the lab and the student of a folder."""
 _LEFT_OUT: Final = frozenset({"__pycache__", "solution", "lab.py", "test_lab.py"})
 _PLACE = re.compile(r"\{\{ *([a-z][a-z0-9_]*) *\}\}")
 _STUDENT = re.compile(r"(?=.{1,100}$)[\w.@+'-]+(?: [\w.@+'-]+)*")
 _NOT_STUDENTS: Final = frozenset({"__MACOSX", "__pycache__", "look"})
 _DEEPEST: Final = 4
-"""most folders inside each other in which answers are searched"""
+"""deepest nesting of folders in which answers are searched"""
 
 
 class _Loader(PlainNodes, yaml.BaseLoader):
@@ -74,7 +74,7 @@ def copy_lab(lab: Lab, student: str, target: Path) -> None:
 
 
 def new_lab(folder: Path, kind: str) -> None:
-    """Begins a new lab, ``python`` or ``p4``. Raises LabError if the folder exists."""
+    """Creates a lab of the kind ``python`` or ``p4``. Raises LabError if the folder exists."""
     if folder.exists():
         raise LabError(f"{folder}: is there already; name another folder")
     texts = yaml.safe_load((catalogue.package() / "labs" / "new.yaml").read_text("utf-8"))[kind]
@@ -87,7 +87,7 @@ def new_lab(folder: Path, kind: str) -> None:
 
 
 def skeleton_of(task: GradingTask, name: str) -> str:
-    """Returns a skeleton's file as its student got it."""
+    """Returns the text of a skeleton's file as the student received it."""
     path = catalogue.home(task.lab) / SKELETON / name
     return filled(path.read_text("utf-8"), task.parameters)
 
@@ -137,7 +137,7 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def lab_of(folder: Path, named: str | None) -> Lab:
-    """Returns a folder's lab: the named one, or by lab.yaml, or by the folder's files. Raises LabError."""
+    """Returns the named lab, or the lab that lab.yaml, the folder's name or its files indicate. Raises LabError."""
     if named is not None:
         return catalogue.find(named)
     if not folder.is_dir():
@@ -165,7 +165,7 @@ def student_of(folder: Path) -> str:
 def answers_folder(lab: Lab, folder: Path) -> Path:
     """Returns the folder of the student's files: the folder itself, its ``skeleton``, or a subfolder. Raises LabError.
 
-    Of several, it is one with the most files of the lab, and of these the outermost.
+    If several hold files of the lab, it is the outermost of those with the most files.
     """
     if not folder.is_dir():
         raise LabError(f"{folder}: there is no such folder; 'p4reduce lab copy {lab.name}' makes one")
@@ -193,12 +193,12 @@ def grade(
 
     Args:
         folder: the submission.
-        lab: number or name; None: the folder says which.
-        student: the student whose parameters apply; None: the folder says who.
+        lab: number or name; None: the lab that the folder indicates.
+        student: the student whose parameters apply; None: the student that the folder names.
         seed: seed of the secret inputs.
         only: names of parts; none: all.
         follow: whether ``folder`` itself may be a symbolic link.
-        explain: whether failures are explained; without, grading ends with the first one.
+        explain: whether failures are explained; if not, grading ends with the first failure.
 
     Raises:
         LabError: there is nothing to grade, or no such part.
@@ -212,7 +212,7 @@ def grade(
 
 
 def _contents(folder: Path) -> str:
-    """Returns SHA-256 of all files with their paths, which is equal for equal submissions."""
+    """Returns the SHA-256 digest of all files and their paths; it is equal for equal submissions."""
     sha256 = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file():
@@ -222,7 +222,7 @@ def _contents(folder: Path) -> str:
 
 
 def _as_named(report: GradeReport, taken: Intake) -> GradeReport:
-    """Returns the report on a copy as a report on the folder that the user named."""
+    """Returns a copy's report with the paths of the folder that the user named."""
     checks = []
     for check in report.checks:
         finding = check.finding
@@ -264,7 +264,7 @@ def _grade(
 
 
 def _checks(lab: Lab, task: GradingTask) -> list[Check]:
-    """Returns all checks; if the grader fails, those before it, and one that says so for each part without a check."""
+    """Returns all checks; if the grader fails, the checks so far, and a failed check for each part without one."""
     checks: list[Check] = []
     try:
         for check in lab.grade(task):
@@ -295,13 +295,13 @@ def _with_points(lab: Lab, wanted: Sequence[str], checks: Iterable[Check]) -> li
         mine = [check for check in listed if check.subject == part.name]
         if part.name in wanted:
             scored += shared_out(part.points, mine)
-        else:  # a gate of another part is shown if it fails
+        else:  # another part's gate is shown if it fails
             scored += [Check(c.subject, c.title, c.passed, c.finding, 0) for c in mine if c.passed is False]
     return scored
 
 
 def _of_another(folder: Path, student: str) -> list[str]:
-    """Returns a note if a folder has the numbers of another student, which explains most failures."""
+    """Returns a note if a folder was copied for another student, whose numbers explain most failures."""
     try:
         noted = note_of(folder).get("student", student)
     except LabError:  # the student's name was given

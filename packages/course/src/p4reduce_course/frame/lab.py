@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Draws:
-    """Named draws: a name always gives the same number, and no number tells another one.
+    """Named draws: a name always gives the same number, and no number reveals another.
 
     Attributes:
         key: the key of HMAC-SHA-256.
@@ -89,7 +89,7 @@ class GradingTask:
         student: the student whose parameters apply.
         personal, hidden: draws that students know, and draws that need the seed.
         only: the requested parts; parts that they do not need may be missing.
-        explain: whether failures are explained; without, grading ends with the first one.
+        explain: whether failures are explained; if not, grading ends with the first failure.
         seen: ways in which student code was confined, for the report.
         failures: checks in which the grader itself failed, for the notes.
     """
@@ -136,8 +136,8 @@ class Lab:
         grade: yields the checks, without points.
         parameters: returns the values of ``{{name}}`` in README and skeleton.
         made: returns further files of a copy: texts by path.
-        praise: what it means if all checks pass.
-        alike: all correct answers are the same text, so that equal submissions mean nothing.
+        praise: text for a report in which all checks pass.
+        alike: whether all correct answers are the same text, so that equal submissions mean nothing.
         home: folder of the lab; None: it is in this package.
     """
 
@@ -162,7 +162,7 @@ def failure(error: Exception) -> Finding:
 
 
 def run_steps(task: GradingTask, steps: Sequence[LabStep]) -> Iterator[Check]:
-    """Runs checks in order; those behind a failed gate or outside the requested parts are marked as not tried."""
+    """Runs checks in order; checks after a failed gate or outside the requested parts are marked as not tried."""
     shut = False
     for step in steps:
         if shut or (step.part not in task.only and not step.gate):

@@ -1,4 +1,4 @@
-"""Reduces submissions by what copying changes first, to find those that are the same."""
+"""Finds equal submissions, ignoring the differences that a copyist makes first."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-# Comments, spaces, numbers, names, the order of operands, and statements that do nothing are what copying changes
-# first.
+# A copyist first changes comments, spaces, numbers, names, the order of operands, and adds statements that do nothing.
 
 
 _P4_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*(?:.*?\*/|.*)', re.DOTALL)
@@ -25,9 +24,9 @@ _NUMBER = re.compile(r"\b(?:\d+[ws])?(?:0[xXbBoO][0-9a-fA-F_]+|\d+)\b")
 
 
 def digest(folder: Path, files: Iterable[str]) -> str:
-    """Returns SHA-256 of the files as `plain` reduces them.
+    """Returns the SHA-256 digest of the files as `plain` reduces them.
 
-    Empty if a file cannot be read, or is far larger than any file that a lab asks for.
+    Returns an empty string if a file cannot be read, or is far larger than any file that a lab asks for.
     """
     sha256 = hashlib.sha256()
     for name in files:
@@ -97,7 +96,7 @@ def _p4(text: str) -> str:
 
 
 def _renamed(word: str) -> str:
-    """Returns ``v`` for a name of the author's own; fields of ``hdr`` and ``std`` keep their names."""
+    """Returns ``v`` for a name that the author chose; fields of ``hdr`` and ``std`` keep their names."""
     if not (word[0].isalpha() or word[0] == "_") or "<" in word:
         return re.sub(r"\s+", "", word)
     first, point, rest = word.partition(".")
@@ -305,7 +304,7 @@ class _Unread(ast.NodeTransformer):
         return None if itself else self._kept(node, target)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
-        """Removes an assignment with a type that does nothing."""
+        """Removes an annotated assignment that does nothing."""
         return self._kept(node, node.target)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST | None:
@@ -313,7 +312,7 @@ class _Unread(ast.NodeTransformer):
         return self._kept(node, node.target)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        """Removes a lone value."""
+        """Removes an expression statement that calls nothing."""
         return node if _calls(node.value) else None
 
     def visit_If(self, node: ast.If) -> ast.AST | None:

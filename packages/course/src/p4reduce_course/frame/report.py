@@ -45,7 +45,7 @@ def printable(text: str) -> str:
 
 
 LOOK: Final = "look"
-"""the folder of a lab that holds the files for the commands of findings"""
+"""the folder of a lab for the files that the commands of findings read"""
 Files = tuple[tuple[str, str], ...]
 """Names and contents of files."""
 _LONGEST: Final = 10_000
@@ -100,7 +100,7 @@ class Check:
         subject: the part of the lab to which it belongs.
         title: what is checked.
         passed: whether it passed; None: not tried, because an earlier check failed.
-        finding: the reason of a failure.
+        finding: the reason for a failure; None if there is none.
         points: the points of a check that passes.
     """
 
@@ -112,7 +112,7 @@ class Check:
 
     @property
     def scored(self) -> int:
-        """The points that the student gets for it."""
+        """The points that the student gets for the check."""
         return self.points if self.passed else 0
 
 
@@ -121,9 +121,9 @@ class GradeReport:
     """All checks of a folder.
 
     Attributes:
-        praise: what it means if all checks pass.
-        notes: for the teacher: whose parameters, which digest.
-        digest: of the submission without what copying changes first; empty if all right answers are alike.
+        praise: text that is shown if all checks pass.
+        notes: remarks for the teacher: a copy for another student, ignored files, failures of the grader.
+        digest: digest of the submission as `likeness.plain` reduces it; empty if all right answers are alike.
         handed_in: digest of the submission as it is.
     """
 
@@ -144,12 +144,12 @@ class GradeReport:
 
     @property
     def points(self) -> int:
-        """Points of the student."""
+        """The student's points."""
         return sum(check.scored for check in self.checks)
 
     @property
     def most(self) -> int:
-        """Most points that there are."""
+        """The points of a submission that passes all checks."""
         return sum(check.points for check in self.checks)
 
     @property
@@ -237,7 +237,7 @@ def shared_out(points: int, checks: Iterable[Check]) -> list[Check]:
 
 
 def gradescope(report: GradeReport) -> str:
-    """Returns one test for each check, numbered within its part."""
+    """Returns JSON with one test for each check, numbered within its part."""
     counts: dict[str, int] = {}
     tests: list[dict[str, Any]] = []
     for check in report.checks:

@@ -49,10 +49,10 @@ class Role:
     """The role of a switch in the tree.
 
     Attributes:
-        children: in the order of their ports.
+        children: the children, in the order of their ports.
         parent: the parent; None at the root.
-        workers: number of hosts below.
-        job, epoch: of the tree.
+        workers: number of hosts below the switch.
+        job, epoch: job and epoch of the tree.
     """
 
     name: str
@@ -181,7 +181,7 @@ def read(data: bytes) -> FrameMessage | None:
 
 
 def contribution(worker: int, seq: int) -> Lanes:
-    """Returns the lanes that a worker pushes, int32, shape (64,): any numbers that the grader can compute."""
+    """Returns the lanes that a worker pushes, int32, shape (64,): numbers that the grader can recompute."""
     return np.random.default_rng((worker, seq)).integers(-(1 << 24), 1 << 24, LANES, dtype=np.int32)
 
 
@@ -201,7 +201,7 @@ class PacketAnswer:
 
     Attributes:
         refused: the program's reason for refusing it; 0: not refused.
-        sent: (port, frame) of each frame that left, without those to the controller.
+        sent: (port, frame) of each frame that left, except frames to the controller.
     """
 
     trace: PacketTrace
@@ -225,7 +225,7 @@ class PacketAnswer:
 
 
 class PacketBench:
-    """Sends packets into a switch. Raises EntriesError where the switch refuses the entries."""
+    """Sends packets into a switch. Raises EntriesError if the switch refuses the entries."""
 
     def __init__(self, name: str, program: Program, entries: Entries, text: TextFormat) -> None:
         """Makes a switch with empty slots."""
@@ -236,7 +236,7 @@ class PacketBench:
         self._recorder = Recorder(device)
 
     def send(self, port: int, data: bytes) -> PacketAnswer:
-        """Sends one frame in by a port; returns the result."""
+        """Sends one frame into a port; returns the result."""
         trace = self._recorder.run(Packet(data, port))
         reason = self._text.refusal(trace)
         number = int(reason.partition(",")[0]) if reason else 0
@@ -287,8 +287,8 @@ class PacketStep:
 
     Attributes:
         purpose: ``push`` a first contribution, ``again`` a repetition before the RESULT, ``result`` the RESULT from
-            the parent, ``replay`` a repetition after it, ``wrong`` a packet by a port that is not its sender's.
-        sender: the node whose addresses it carries.
+            the parent, ``replay`` a repetition after it, ``wrong`` a packet at a port that is not its sender's.
+        sender: the node whose addresses the packet carries.
     """
 
     port: int
@@ -371,7 +371,7 @@ def as_text(role: Role) -> str:
     return "\n".join(lines) + "\n"
 
 
-# A simple worker of a lab: a window of chunks; when all is quiet it sends the oldest missing one again.
+# A simple worker of a lab. It keeps a window of chunks, and resends the oldest missing chunk when no frame is left.
 
 
 class BenchWorker:
@@ -414,7 +414,7 @@ class BenchWorker:
             self._next += 1
 
     def again(self) -> bytes:
-        """Returns the oldest chunk without RESULT once more."""
+        """Returns the frame that resends the oldest chunk without RESULT."""
         return self._push(self.oldest_missing, resend=True)
 
     def receive(self, data: bytes) -> None:
@@ -442,7 +442,7 @@ class BenchWorker:
 
 
 _MOST_FRAMES: Final = 4_000
-"""Most frames of a run; correct runs take less than a tenth; entries that send frames in circles take more."""
+"""Most frames of a run. Correct runs need less than a tenth; entries that send frames in circles exceed it."""
 _MOST_QUIET: Final = 200
 
 
@@ -451,7 +451,7 @@ class Wire:
     """Carries frames until all workers are done or retransmissions no longer help.
 
     Attributes:
-        loss, duplication: probabilities for each frame on each link, drawn from ``seed``.
+        loss, duplicate: probabilities for each frame on each link, drawn from ``seed``.
         refusals: number of refused packets by (switch, reason).
     """
 

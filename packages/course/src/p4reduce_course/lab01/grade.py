@@ -51,7 +51,7 @@ from p4switch.tables import Exact
 from p4switch.trace.entries import Entries, EntriesError, load_entries
 from p4switch.trace.to_text import TextFormat, of_folder
 
-# From a switch's mistake to the entry that causes it. Each function returns (message, place).
+# Functions that find the entry behind a switch's mistake. Each returns (message, place).
 
 
 Said = tuple[str, str]
@@ -61,11 +61,11 @@ _PEER: Final = 8
 _TYPE: Final = 9
 _KIND: Final = 12
 _RESULT: Final = 14
-"""Reasons of p4src/refuse.p4 that have a message of their own."""
+"""Reasons of p4src/refuse.p4 for which there is a special message."""
 
 
 def refused(role: Role, student: Student, step: PacketStep, answer: PacketAnswer) -> Said:
-    """Explains why a neighbour's packet was refused that the switch should have taken in."""
+    """Explains why the switch refused a neighbour's packet that it should have accepted."""
     sender = step.sender
     local = answer.table(LOCAL)
     if local is not None and not local.hit:
@@ -402,7 +402,7 @@ def _parents_result_down(examined: Examined) -> Finding | None:
 
 
 def _copies(examined: Examined, number: int, answer: PacketAnswer) -> Finding | None:
-    """Checks for one RESULT to each child, by its port and with its addresses."""
+    """Checks that each child gets one RESULT, at its port and with its addresses."""
     finding = copies(examined.role, examined.student, answer)
     if finding is not None:
         return examined.fail(number, *finding)
@@ -469,7 +469,7 @@ def _forgotten(examined: Examined, answer: PacketAnswer, problem: str) -> Findin
     return Finding(problem, examined.student.where(JOBS))
 
 
-# leaf2 as a colleague left it: complete, with three wrong entries, which differ from student to student.
+# leaf2 as a colleague left it: complete, but with three wrong values, which differ between students.
 
 
 NAME: Final = "01-sum-in-a-switch"
@@ -657,7 +657,7 @@ def traced_answers(role: Role, bench: PacketBench) -> dict[str, str]:
 
 
 CHUNKS: Final = SLOTS + 4
-"""so that some slots are used twice"""
+"""chunks of each worker, more than slots, so that some slots are used twice"""
 _RUNS: Final = (
     ("every worker gets every sum", 0.0, 0.0),
     ("the same with 1 frame in 10 lost and 1 in 10 doubled", 0.1, 0.1),
@@ -667,7 +667,7 @@ _RUNS: Final = (
 def examine_network(
     topology: Topology, tree: Mapping[str, Role], fresh: Callable[[str], PacketBench], *, tried: bool
 ) -> list[Check]:
-    """Runs both networks; with ``tried`` False they are skipped, because a switch by itself fails."""
+    """Runs both networks; with ``tried`` False they are skipped, because a switch fails its own checks."""
     checks: list[Check] = []
     for title, loss, duplication in _RUNS:
         finding = None
@@ -710,7 +710,7 @@ def _judge(wire: Wire) -> Finding | None:
 
 ROOT_SWITCH: Final = "root"
 MOST_COPIES: Final = 64
-"""most copies of one multicast group: grading must end whatever a file says"""
+"""most copies of one multicast group, so that grading ends with any file"""
 
 
 def grade(task: GradingTask) -> Iterator[Check]:
