@@ -5,7 +5,7 @@ import socket
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
 
@@ -131,17 +131,14 @@ class Backend(Protocol):
     def now_ps(self) -> int:
         """Virtual time of this participant, picoseconds."""
 
-    def reach(self, time_ps: int, message: int = -1) -> None:
+    def reach(self, time_ps: int, move: int = -1) -> None:
         """Move this participant's virtual time on to ``time_ps``, if it is earlier.
 
-        message: number of the message that it waited for, for the trace; -1: none.
+        move: number of its `move` that it waited for, for the trace; -1: none.
         """
 
     def record(self, name: str, value: float) -> None:
         """Keep a figure of the training, with the virtual time and the iteration."""
-
-    def sent(self, message: "Message") -> None:
-        """Note a message of another library, for the trace."""
 
     def waited(self, wait: "Wait") -> None:
         """Note that the participant waited, for the trace; its clock stays."""
@@ -515,20 +512,12 @@ class Wait:
 
     at_ps: int
     until_ps: int
-    message: int = -1
-    """number of the message that it waited for; -1: it waited for a collective"""
+    move: int = -1
+    """number of the participant's `Move` that it waited for; -1: it waited for a collective"""
 
 
-@dataclass(frozen=True)
-class Message:
-    """One end of a message of another library."""
-
-    at_ps: int
-    peer: int
-    """Rank in the group."""
-    octets: int
-    tag: int
-    sends: bool
+OF_ALL: Final = (1 << 31) - 1
+"""in the place of a tag, for what moves in a collective"""
 
 
 @dataclass(frozen=True)
@@ -542,29 +531,51 @@ class Move:
     meets: tuple[int, ...]
     """All who note a part of it, in the same order if their ``key`` is the same."""
     key: str
+    tag: int = OF_ALL
+    """of a message"""
 
 
 CarryMove = Callable[[str, Mapping[int, int], Sequence[tuple[int, int, int]]], dict[int, int]]
 """``carry(name, starts, sent)``: when each rank has its part, ps; ``sent``: (from, to, bytes)."""
 
 
-class Moves:
-    """Where participants' parts of what another library moves meet; its lock is the caller's."""
+@dataclass(frozen=True)
+class Moved:
+    """What one participant sent and got in what another library moved, for its trace."""
 
-    def __init__(self, carry: CarryMove) -> None:
-        self._carry = carry
+    number: int
+    """of its `Move`"""
+    at_ps: int
+    flows: tuple[tuple[int, int, bool], ...]
+    """The other end (rank in the group), bytes, and whether they go there."""
+    tag: int
+
+
+def _ends(member: int, sent: Sequence[tuple[int, int, int]], size: int) -> tuple[tuple[int, int, bool], ...]:
+    """A participant's ends of flows, in turns in which each sends to one other, whichever part was noted first."""
+    own = [(to if member == a else a, octets, a == member) for a, to, octets in sent if member in (a, to)]
+    return tuple(sorted(own, key=lambda end: ((end[0] - member if end[2] else member - end[0]) % size, not end[2])))
+
+
+class Moves:
+    """Where participants' parts of what another library moves meet; its lock is the caller's.
+
+    numbers: of parts, no two of a run alike. tell: told each participant's part when all are there.
+    """
+
+    def __init__(self, carry: CarryMove, numbers: Iterator[int], tell: Callable[[int, Moved], None]) -> None:
+        self._carry, self._numbers, self._tell = carry, numbers, tell
         self._open: dict[str, list[dict[int, tuple[int, Move]]]] = {}
         self._done_ps: dict[tuple[int, int], int] = {}
-        self._count = 0
 
     def post(self, rank: int, move: Move) -> int:
         """Note a part; the last one of all lets the time of it be known."""
-        self._count += 1
+        own = next(self._numbers)
         waiting = self._open.setdefault(move.key, [])
         meeting = next((begun for begun in waiting if rank not in begun), None)
         if meeting is None:
             waiting.append(meeting := {})
-        meeting[rank] = self._count, move
+        meeting[rank] = own, move
         if meeting.keys() >= {*move.meets}:
             waiting.remove(meeting)
             if not waiting:
@@ -573,7 +584,9 @@ class Moves:
             sent = [(member, *to) for member, (_, part) in meeting.items() for to in part.sent]
             done = self._carry(move.name, starts, sent)
             self._done_ps |= {(member, number): done[member] for member, (number, _) in meeting.items()}
-        return self._count
+            for member, (number, part) in meeting.items():
+                self._tell(member, Moved(number, part.at_ps, _ends(member, sent, len(move.meets)), part.tag))
+        return own
 
     def done_ps(self, rank: int, number: int) -> int:
         """When a participant has what it noted, once; -1 as long as others have not."""
@@ -586,7 +599,7 @@ class ParticipantTrace:
 
     calls: list[Called] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
+    moves: list[Moved] = field(default_factory=list)
     tallied: list[Tallied] = field(default_factory=list)
 
 
@@ -660,18 +673,14 @@ class Seat:
         """Virtual time, picoseconds."""
         return self._rendezvous.clock(self.rank).now_ps
 
-    def reach(self, time_ps: int, message: int = -1) -> None:
+    def reach(self, time_ps: int, move: int = -1) -> None:
         """Virtual time is at least this."""
-        self.waited(Wait(self.now_ps(), time_ps, message))
+        self.waited(Wait(self.now_ps(), time_ps, move))
         self._rendezvous.clock(self.rank).reach(time_ps)
 
     def waited(self, wait: Wait) -> None:
         """Note a wait; the clock stays."""
         self._rendezvous.told(self.rank).waits.append(wait)
-
-    def sent(self, message: Message) -> None:
-        """Note a message."""
-        self._rendezvous.told(self.rank).messages.append(message)
 
     def tallied(self, rows: Sequence[Tallied]) -> None:
         """Note what was called in all."""

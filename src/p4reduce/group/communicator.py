@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from p4reduce.group.backend import (
+    OF_ALL,
     Ahead,
     Array,
     Asked,
     Backend,
     FloatArray,
-    Message,
     Move,
     Options,
     Tally,
@@ -301,7 +301,6 @@ class Communicator:
         self._patience_s = patience_s
         self._queue: CollectiveQueue[Ahead] | None = None
         self._left = False
-        self._messages = 0
         self._messenger: Backend | None = None
         self._groups: Counter[tuple[int, ...]] = Counter()
         self._view = view
@@ -583,19 +582,16 @@ class Communicator:
         self._backend.record(name, float(value))
 
     def sent(self, peer: int, octets: int, tag: int = 0, *, sends: bool) -> Callable[[], None]:
-        """Note one end of a message of another library: its time, and for ``p4reduce launch --record``.
+        """Note one end of a message of another library.
 
         ``peer``: rank in this group; ``sends``: the message goes to it. The result waits for the other end's note, and
         moves the clock on to when the message is there; both ends call it when they wait.
         """
         if not 0 <= peer < self.size:
             raise ValueError(f"peer {peer}: this group has workers 0 to {self.size - 1}")
-        backend = self._backend
-        backend.sent(Message(backend.now_ps(), peer, octets, tag, sends))
-        number, self._messages = self._messages, self._messages + 1
         ends = (self.rank, peer) if sends else (peer, self.rank)
         key = "{} to {}, tag {}".format(*ends, tag)
-        return self._move("send", {peer: octets} if sends else {}, ends, key, message=number)
+        return self._move("send", {peer: octets} if sends else {}, ends, key, tag)
 
     def moves(self, name: str, sent: Mapping[int, int]) -> Callable[[], None]:
         """Note this rank's part of a collective of another library: ``sent`` are bytes for ranks of the group.
@@ -606,7 +602,7 @@ class Communicator:
         return self._move(name, sent, range(self.size), "all")
 
     def _move(
-        self, name: str, sent: Mapping[int, int], meets: Sequence[int], key: str, message: int = -1
+        self, name: str, sent: Mapping[int, int], meets: Sequence[int], key: str, tag: int = OF_ALL
     ) -> Callable[[], None]:
         with self._changed:
             self._messenger = self._messenger or self._backend.messenger()
@@ -614,7 +610,7 @@ class Communicator:
         if messenger is None:
             return lambda: None
         at_ps = backend.now_ps()
-        number = messenger.move(Move(name, at_ps, tuple(sorted(sent.items())), tuple(meets), key))
+        number = messenger.move(Move(name, at_ps, tuple(sorted(sent.items())), tuple(meets), key, tag))
         over: list[int] = []
 
         def wait() -> None:
@@ -627,7 +623,7 @@ class Communicator:
                 look_s = min(2 * look_s, _LAST_LOOK_S)
             if not over:
                 over.append(done_ps)
-                backend.reach(done_ps, message)
+                backend.reach(done_ps, number)
 
         return wait
 

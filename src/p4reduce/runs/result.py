@@ -290,6 +290,31 @@ TASKS_ERROR: Final = ModelError(0.0029, 0.1022, 110, "make soak-flow TASKS=--tas
 
 
 @dataclass(frozen=True)
+class ScriptReplay:
+    """A script whose ranks sent messages, played once more: messages and sums are packets on the same links.
+
+    The same whatever threads, processes and machines the ranks were, and in which order they came.
+    """
+
+    total_ps: int
+    """From the first call to the end of the last one."""
+    bound_ps: int
+    """The least time: of the busiest link, or of the rank that computes longest."""
+    bound_by: str
+    """The link, as ``leaf0 -> spine1``, or the rank."""
+    exposed_ps: int
+    """Communication without computation beside it, of the rank that has most of it."""
+    messages: int
+
+    def __str__(self) -> str:
+        ratio = self.total_ps / self.bound_ps if self.bound_ps else 0.0
+        return (
+            f"played once more, with its {self.messages} messages as packets beside the sums: "
+            f"{self.total_ps / PS_PER_US:,.4g} µs, {ratio:.3f} of the least time (by {self.bound_by})"
+        )
+
+
+@dataclass(frozen=True)
 class RunResult:
     """The result of one run, and what its file holds (``base/records.py``).
 
@@ -308,6 +333,9 @@ class RunResult:
     """Only of a run in real time."""
     flow: Annotated[ModelError | None, Field(exclude_if=lambda error: error is None)] = None
     """Only of a run in the flow model, whose times have this error, and whose bytes are predicted, not counted."""
+    replay: Annotated[ScriptReplay | None, Field(exclude_if=lambda replay: replay is None)] = None
+    """Only of a script whose ranks sent messages, in virtual time: their clocks, and so all other times, are estimates
+    where messages and sums, or several groups, were on their way at once."""
 
     def _repr_html_(self) -> str:
         """For notebooks."""

@@ -14,6 +14,7 @@ from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.inputs import array_in_file, check_memory, provenance, tensor
 from p4reduce.runs.jobs import FlowCarrier
+from p4reduce.runs.replay import replay_of
 from p4reduce.runs.result import (
     MODEL_ERROR,
     CollectiveRecord,
@@ -168,7 +169,7 @@ def result_of_script(cluster: RunCluster[Any]) -> RunResult:
     derived: dict[str, Any] = {"elements": result.network.elements, "repeat": len(steps.every)}
     if len(sent) == 1:
         derived["collective"] = sent.pop()
-    return replace(result, experiment={**result.experiment, **derived})
+    return replace(result, experiment={**result.experiment, **derived}, replay=replay_of(cluster))
 
 
 def result_of(

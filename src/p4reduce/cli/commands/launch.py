@@ -17,7 +17,7 @@ from p4reduce.cli.commands.run import finish, machines_of
 from p4reduce.cli.flags.run import Launch
 from p4reduce.group import backend
 from p4reduce.group.backend import TimeSpan
-from p4reduce.group.remote import ADDRESS, COMPUTE, RECORD, RESTART
+from p4reduce.group.remote import ADDRESS, COMPUTE, RESTART
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.files import claim
 from p4reduce.runs.launch import DEFAULT_TIMEOUT_S, Elsewhere, Joining, how_ended, table_of_calls
@@ -74,7 +74,7 @@ def launch(flags: Launch) -> None:
                     server=flags.server,
                     emit=emitter,
                     timeout_s=DEFAULT_TIMEOUT_S if flags.timeout is None else flags.timeout,
-                    extra={COMPUTE: flags.compute, RESTART: str(restart)} | ({RECORD: "1"} if flags.record else {}),
+                    extra={COMPUTE: flags.compute, RESTART: str(restart)},
                     joining=Joining(len(joins), cluster.when_joined) if joins else None,
                     elsewhere=elsewhere,
                 )
@@ -110,6 +110,8 @@ def launch(flags: Launch) -> None:
                 title=f"{flags.title}, {result.network.topology}",
                 spans=spans,
             )
+        if result.replay is not None:
+            output.note(str(result.replay))
         table_of_calls(tallied, moved, output)
 
 
