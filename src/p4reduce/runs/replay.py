@@ -664,7 +664,8 @@ MESSAGES: Final = frozenset({"send", "all_to_all"})
 def replay_of(cluster: RunCluster[Any]) -> ScriptReplay | None:
     """Play what a script did once more, if its ranks sent messages in virtual time; else None.
 
-    None, too, if a trace has no nodes for what it did, or if its group may change or leave stragglers out.
+    None, too, if its group may change or leave stragglers out. ``TraceError`` if a trace has no node for what it did;
+    and as ``play`` raises.
     """
     carrier, given = cluster.carrier, cluster.experiment
     if (
@@ -673,11 +674,8 @@ def replay_of(cluster: RunCluster[Any]) -> ScriptReplay | None:
         or all(moved.name not in MESSAGES for moved in carrier.moved)
     ):
         return None
-    try:
-        workload = check(recorded(cluster.told(), cluster.spans(), cluster.size), {})
-        played = play(workload, given)
-    except TraceError:
-        return None
+    workload = check(recorded(cluster.told(), cluster.spans(), cluster.size), {})
+    played = play(workload, given)
     bounds = [(rank.compute_ps, f"the computation of rank {rank.rank}") for rank in played.ranks]
     for load in [] if played.network is None else played.network.links:
         rate = cluster.topology.link_at(load.node, load.port).rate_bps

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from p4reduce.base.errors import P4ReduceError
 from p4reduce.base.output import Progress
 from p4reduce.group.communicator import STEP, Communicator
 from p4reduce.group.errors import ClusterError
@@ -161,15 +162,30 @@ def run_experiment(
         return result_of(cluster, baseline_accuracy=baseline, weights_sha256=weights)
 
 
-def result_of_script(cluster: RunCluster[Any]) -> RunResult:
-    """The result of what a script did on a cluster: its times are of steps, its settings say what it sent."""
+def _ignore(_: str) -> None:
+    return
+
+
+def result_of_script(cluster: RunCluster[Any], tell: Callable[[str], None] = _ignore) -> RunResult:
+    """The result of what a script did on a cluster: its times are of steps, its settings say what it sent.
+
+    A script that sent messages is played once more; ``tell`` is told what comes of that.
+    """
     steps = steps_of(cluster.carrier.records, cluster.figures(), cluster.spans())
     result = result_of(cluster, steps=steps)
     sent = {record.operation for record in result.network.collectives}
     derived: dict[str, Any] = {"elements": result.network.elements, "repeat": len(steps.every)}
     if len(sent) == 1:
         derived["collective"] = sent.pop()
-    return replace(result, experiment={**result.experiment, **derived}, replay=replay_of(cluster))
+    result = replace(result, experiment={**result.experiment, **derived})
+    try:
+        replay = replay_of(cluster)
+    except P4ReduceError as error:
+        tell(f"the script could not be played once more, with messages and sums together: {error}")
+        return result
+    if replay is not None:
+        tell(str(replay))
+    return replace(result, replay=replay)
 
 
 def result_of(

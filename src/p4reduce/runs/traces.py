@@ -638,7 +638,7 @@ class _Story:
         """Add what the rank did in one of its groups."""
         for call in told.calls:
             if call.operation in _UNKNOWN:
-                raise TraceError(f"--record: a trace has no node for {call.operation}, which needs a parameter server")
+                raise TraceError(f"a trace has no node for {call.operation}, which needs a parameter server")
             octets = 0 if call.operation == "barrier" else 4 * call.elements
             octets //= len(ranks) if call.operation == "all_gather" else 1
             root = ranks[call.root] if call.operation == "broadcast" else 0

@@ -98,6 +98,15 @@ def test_messages_have_both_ends_and_receivers_wait():
     assert len(check(ranks, {}).meetings) == 1
 
 
+def test_messages_of_a_group_have_ranks_of_the_whole_run():
+    sender = ParticipantTrace(moves=[Moved(0, 7, ((1, 64, True),), 3)])
+    receiver = ParticipantTrace(moves=[Moved(1, 5, ((0, 64, False),), 3)])
+    alone = [ParticipantTrace()] * 3
+    ranks = recorded([((0, 1, 2), alone), ((1, 2), [sender, receiver])], [], 3)
+    assert [node.communication.peer for rank in ranks for node in rank.nodes] == [2, 1]
+    assert [meeting.members for meeting in check(ranks, {}).meetings] == [(1, 2)]
+
+
 def test_a_parameter_server_has_no_trace():
     with pytest.raises(TraceError, match="a trace has no node for push"):
         recorded([((0,), [ParticipantTrace([Called("push", 1, 0, 0, 1)])])], [], 1)

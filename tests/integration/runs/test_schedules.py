@@ -2,8 +2,12 @@
 
 from random import Random
 
+import numpy as np
 import pytest
 
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.runner import result_of_script
+from p4reduce.runs.virtual.cluster import Cluster
 from p4switch.base.values import PS_PER_US
 from tests.support.schedules import (
     MOST,
@@ -33,3 +37,26 @@ def test_a_script_takes_the_time_of_its_packets(schedule):
     print(f"time over that of packets: {script / packets:.4f}")
     assert abs(script / packets - 1) < MOST
     assert of_script(schedule, Random(7))[0] == script  # the same in every run, however long ranks take
+
+
+def test_what_no_trace_has_a_node_for_is_told_and_the_result_stands():
+    def script(comm):
+        comm.push_pull(np.ones(100, np.float32), 0.1)
+        if comm.rank < 2:
+            comm.sent(1 - comm.rank, 4000, sends=comm.rank == 0)()
+
+    told = []
+    with Cluster(Experiment(topology="star:hosts=2,servers=1", plan="ps")) as cluster:
+        cluster.run_threads(script, server=True)
+        result = result_of_script(cluster, told.append)
+    assert result.replay is None
+    assert len(result.network.collectives) == 1
+    assert "a trace has no node for push_pull" in told[0]
+
+
+def test_a_script_without_messages_is_not_played_once_more():
+    told = []
+    with Cluster(Experiment(topology="star:hosts=2")) as cluster:
+        cluster.run_threads(lambda comm: comm.all_reduce(np.ones(100, np.float32)))
+        assert result_of_script(cluster, told.append).replay is None
+    assert told == []

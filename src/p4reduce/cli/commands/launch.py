@@ -90,7 +90,7 @@ def launch(flags: Launch) -> None:
                     _note_outside(cluster.outside, joins, flags.workers, output)
                     if launched.strangers:
                         output.note(f"{launched.strangers} connections came from no rank and were closed")
-                    result, spans, tallied = result_of_script(cluster), cluster.spans(), cluster.tallied()
+                    result, spans, tallied = result_of_script(cluster, output.note), cluster.spans(), cluster.tallied()
                     moved = cluster.carrier.moved
                     if flags.record is not None:
                         _record(flags.record, recorded(cluster.told(), spans, cluster.size), output)
@@ -110,8 +110,6 @@ def launch(flags: Launch) -> None:
                 title=f"{flags.title}, {result.network.topology}",
                 spans=spans,
             )
-        if result.replay is not None:
-            output.note(str(result.replay))
         table_of_calls(tallied, moved, output)
 
 
