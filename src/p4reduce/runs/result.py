@@ -310,7 +310,7 @@ class ScriptReplay:
         ratio = self.total_ps / self.bound_ps if self.bound_ps else 0.0
         return (
             f"played once more, with its {self.messages} messages as packets beside the sums: "
-            f"{self.total_ps / PS_PER_US:,.4g} µs, {ratio:.3f} of the least time (by {self.bound_by})"
+            f"{self.total_ps / PS_PER_US:,.1f} µs, {ratio:.3f} times the least ({self.bound_by})"
         )
 
 

@@ -32,7 +32,7 @@ ELSEWHERE = {
     "asks for gloo by its name, as torch.distributed does": r"test_get_backend|monitored_barrier",
 }
 """Why tests are not run, and what their names contain."""
-WANTED = re.compile(r"world size of (?P<ranks>\d+)|small world size")
+WANTED = re.compile(r"world size of (?P<ranks>\d+)|(?:small|odd) world size")
 """Why some skip: they want other ranks, and most ask when they are imported; without a number ..."""
 MANY = 8
 
