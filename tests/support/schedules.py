@@ -1,13 +1,15 @@
 """``python -m tests.support.schedules``: the time of scripts whose messages gloo carries, beside that of packets.
 
 Random scripts of pipelines (1F1B, interleaved), experts (uneven all-to-all) and those with sums of gradients beside
-them, on random networks. Each is run in threads, as a script's ranks do, with `Communicator.sent` and `moves`; and the
-same sends, sums and computation are played once more as packets. Printed: the error of the whole time for each kind,
-with 95 % of its mean. A claim needs a seed that nobody developed with.
+them, on random networks. Each is run in threads, as a script's ranks do, with `Communicator.sent` and `moves`, and its
+result has the time of what was recorded (``replay``). The same sends, sums and computation are played as packets from
+the schedule itself. Printed: the error of the whole time for each kind, with 95 % of its mean, and how far the ranks'
+clocks are off. A claim needs a seed that nobody developed with.
 """
 
 import argparse
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ import numpy as np
 from p4reduce.group.communicator import Communicator
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.replay import play
+from p4reduce.runs.runner import result_of_script
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.runs.workload import Communication, RankTrace, TraceNode, check
 from p4switch.base.values import PS_PER_S
@@ -201,21 +204,23 @@ def drawn(seed: int, number: int) -> Schedule:
 # As a script: each rank a thread.
 
 
-def of_script(schedule: Schedule) -> float:
-    """Seconds from the first step to the last rank's end."""
+def of_script(schedule: Schedule, pauses: Random | None = None) -> tuple[float, float]:
+    """Seconds from the first step to the last rank's end: in the result, and by the ranks' clocks.
+
+    pauses: draws how long ranks sleep on the way, which must not change the result.
+    """
 
     def run(comm: Communicator) -> tuple[float, float]:
         groups = {ALL: comm}
         for name, members in schedule.groups.items():
             if comm.rank in members:
                 groups[name] = comm.group(members)
-        for group in groups.values():  # jobs are laid out before the script begins, as in a replay
-            group.all_reduce(np.ones(1, np.float32))
-        comm.barrier()
         began = comm.now
         open_: dict[str, Callable[[], Any]] = {}
         for step in schedule.ranks[comm.rank]:
             group = groups[step.group]
+            if pauses is not None:
+                time.sleep(pauses.choice([0, 0, 0.01]))
             if step.what == "compute":
                 comm.compute(step.number / PS_PER_S)
                 continue
@@ -237,14 +242,17 @@ def of_script(schedule: Schedule) -> float:
 
     with Cluster(schedule.experiment) as cluster:
         times = cluster.run_threads(run)
-    return max(end for _, end in times) - max(begun for begun, _ in times)
+        replay = result_of_script(cluster).replay
+    if replay is None:
+        raise ValueError(f"{schedule.kind}: the result has no time of messages and sums together")
+    return replay.total_ps / PS_PER_S, max(end for _, end in times) - max(begun for begun, _ in times)
 
 
 # As packets: the same, as a trace that is replayed.
 
 
-def of_packets(schedule: Schedule, time: str = "virtual") -> float:
-    """Seconds; with ``time="flow"`` those of the flow model."""
+def of_packets(schedule: Schedule, by: str = "virtual") -> float:
+    """Seconds; with ``by="flow"`` those of the flow model."""
     ranks = []
     for rank, steps in enumerate(schedule.ranks):
         nodes: list[TraceNode] = []
@@ -279,7 +287,7 @@ def of_packets(schedule: Schedule, time: str = "virtual") -> float:
                 else:
                     last = [node]
         ranks.append(RankTrace(f"rank {rank}", nodes, dict(schedule.groups)))
-    experiment = schedule.experiment.model_copy(update={"time": time})
+    experiment = schedule.experiment.model_copy(update={"time": by})
     return play(check(ranks, {}), experiment).total_ps / PS_PER_S
 
 
@@ -299,13 +307,14 @@ def main() -> int:
     numbers = range(options.count) if options.only is None else [options.only]
     for number in numbers:
         schedule = drawn(options.seed, number)
-        script, packets = of_script(schedule), of_packets(schedule)
+        (script, clocks), packets = of_script(schedule), of_packets(schedule)
         error = script / packets - 1
         if options.flow:
             print(f"    flow model: {of_packets(schedule, 'flow') / packets - 1:+.2%}")
         errors[schedule.kind].append(error)
         print(f"{number:3d} {schedule.kind:22s} {len(schedule.ranks):2d} ranks {schedule.topology[:20]:20s} "
-              f"{schedule.rate:5s} {script * 1e6:10.1f} us, packets {packets * 1e6:10.1f} us, {error:+.2%}",
+              f"{schedule.rate:5s} {script * 1e6:10.1f} us, packets {packets * 1e6:10.1f} us, {error:+.2%}, "
+              f"by clocks {clocks / packets - 1:+.2%}",
               flush=True)  # fmt: skip
     bad = False
     for kind, own in errors.items():

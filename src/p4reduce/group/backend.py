@@ -5,7 +5,7 @@ import socket
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
 
@@ -133,17 +133,14 @@ class Backend(Protocol):
     def now_ps(self) -> int:
         """Return the virtual time of this participant, picoseconds."""
 
-    def reach(self, time_ps: int, message: int = -1) -> None:
+    def reach(self, time_ps: int, move: int = -1) -> None:
         """Advance this participant's virtual time to ``time_ps`` if it is earlier.
 
-        message: number of the message that it waited for, for the trace; -1: none.
+        move: number of the `move` that it waited for, for the trace; -1: none.
         """
 
     def record(self, name: str, value: float) -> None:
         """Record a figure of the training, with the virtual time and the iteration."""
-
-    def sent(self, message: "Message") -> None:
-        """Record a message of another library, for the trace."""
 
     def waited(self, wait: "Wait") -> None:
         """Record that the participant waited, for the trace; its clock stays."""
@@ -516,20 +513,12 @@ class Wait:
 
     at_ps: int
     until_ps: int
-    message: int = -1
-    """number of the message that it waited for; -1: it waited for a collective"""
+    move: int = -1
+    """number of the participant's `Move` that it waited for; -1: it waited for a collective"""
 
 
-@dataclass(frozen=True)
-class Message:
-    """One end of a message of another library."""
-
-    at_ps: int
-    peer: int
-    """Rank in the group."""
-    octets: int
-    tag: int
-    sends: bool
+OF_ALL: Final = (1 << 31) - 1
+"""in the place of a tag, for what moves in a collective"""
 
 
 @dataclass(frozen=True)
@@ -543,29 +532,51 @@ class Move:
     meets: tuple[int, ...]
     """Ranks that record a part of the transfer; transfers of the same ``key`` are matched in order."""
     key: str
+    tag: int = OF_ALL
+    """tag of a message; `OF_ALL` for a collective"""
 
 
 CarryMove = Callable[[str, Mapping[int, int], Sequence[tuple[int, int, int]]], dict[int, int]]
 """``carry(name, starts, sent)`` returns the time at which each rank has its part, ps; ``sent``: (from, to, bytes)."""
 
 
-class Moves:
-    """Matches participants' parts of other libraries' transfers. The caller holds a lock."""
+@dataclass(frozen=True)
+class Moved:
+    """One participant's part of another library's transfer, for its trace."""
 
-    def __init__(self, carry: CarryMove) -> None:
-        self._carry = carry
+    number: int
+    """number of its `Move`"""
+    at_ps: int
+    flows: tuple[tuple[int, int, bool], ...]
+    """For each flow: the other end (rank in the group), bytes, and whether this participant sends them."""
+    tag: int
+
+
+def _ends(member: int, sent: Sequence[tuple[int, int, int]], size: int) -> tuple[tuple[int, int, bool], ...]:
+    """Return a participant's ends of flows, ordered by the distance of the other rank, not by who recorded first."""
+    own = [(to if member == a else a, octets, a == member) for a, to, octets in sent if member in (a, to)]
+    return tuple(sorted(own, key=lambda end: ((end[0] - member if end[2] else member - end[0]) % size, not end[2])))
+
+
+class Moves:
+    """Matches participants' parts of other libraries' transfers. The caller holds a lock.
+
+    numbers: numbers of parts, unique in a run. tell: receives each participant's part once all parts are there.
+    """
+
+    def __init__(self, carry: CarryMove, numbers: Iterator[int], tell: Callable[[int, Moved], None]) -> None:
+        self._carry, self._numbers, self._tell = carry, numbers, tell
         self._open: dict[str, list[dict[int, tuple[int, Move]]]] = {}
         self._done_ps: dict[tuple[int, int], int] = {}
-        self._count = 0
 
     def post(self, rank: int, move: Move) -> int:
         """Record a part, and return its number; the last part of a transfer has it carried."""
-        self._count += 1
+        own = next(self._numbers)
         waiting = self._open.setdefault(move.key, [])
         meeting = next((begun for begun in waiting if rank not in begun), None)
         if meeting is None:
             waiting.append(meeting := {})
-        meeting[rank] = self._count, move
+        meeting[rank] = own, move
         if meeting.keys() >= {*move.meets}:
             waiting.remove(meeting)
             if not waiting:
@@ -574,7 +585,9 @@ class Moves:
             sent = [(member, *to) for member, (_, part) in meeting.items() for to in part.sent]
             done = self._carry(move.name, starts, sent)
             self._done_ps |= {(member, number): done[member] for member, (number, _) in meeting.items()}
-        return self._count
+            for member, (number, part) in meeting.items():
+                self._tell(member, Moved(number, part.at_ps, _ends(member, sent, len(move.meets)), part.tag))
+        return own
 
     def done_ps(self, rank: int, number: int) -> int:
         """Return when a participant's part was complete, ps, and forget it; -1 while others' parts are missing."""
@@ -587,7 +600,7 @@ class ParticipantTrace:
 
     calls: list[Called] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
+    moves: list[Moved] = field(default_factory=list)
     tallied: list[Tallied] = field(default_factory=list)
 
 
@@ -661,18 +674,14 @@ class Seat:
         """Return the virtual time, picoseconds."""
         return self._rendezvous.clock(self.rank).now_ps
 
-    def reach(self, time_ps: int, message: int = -1) -> None:
+    def reach(self, time_ps: int, move: int = -1) -> None:
         """Advance virtual time to at least ``time_ps``, and record the wait."""
-        self.waited(Wait(self.now_ps(), time_ps, message))
+        self.waited(Wait(self.now_ps(), time_ps, move))
         self._rendezvous.clock(self.rank).reach(time_ps)
 
     def waited(self, wait: Wait) -> None:
         """Record a wait; the clock stays."""
         self._rendezvous.told(self.rank).waits.append(wait)
-
-    def sent(self, message: Message) -> None:
-        """Record a message."""
-        self._rendezvous.told(self.rank).messages.append(message)
 
     def tallied(self, rows: Sequence[Tallied]) -> None:
         """Record the counts of all calls."""

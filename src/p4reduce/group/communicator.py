@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from p4reduce.group.backend import (
+    OF_ALL,
     Ahead,
     Array,
     Asked,
     Backend,
     FloatArray,
-    Message,
     Move,
     Options,
     Tally,
@@ -303,7 +303,6 @@ class Communicator:
         self._patience_s = patience_s
         self._queue: CollectiveQueue[Ahead] | None = None
         self._left = False
-        self._messages = 0
         self._messenger: Backend | None = None
         self._groups: Counter[tuple[int, ...]] = Counter()
         self._view = view
@@ -587,19 +586,16 @@ class Communicator:
         self._backend.record(name, float(value))
 
     def sent(self, peer: int, octets: int, tag: int = 0, *, sends: bool) -> Callable[[], None]:
-        """Record one end of another library's message, to model its time and for ``p4reduce launch --record``.
+        """Record one end of another library's message, to model its time.
 
         ``peer``: rank in this group; ``sends``: whether the message goes to the peer. The returned function waits for
         the other end's record, and advances the clock to the message's arrival; each end calls it when it waits.
         """
         if not 0 <= peer < self.size:
             raise ValueError(f"peer {peer}: this group has workers 0 to {self.size - 1}")
-        backend = self._backend
-        backend.sent(Message(backend.now_ps(), peer, octets, tag, sends))
-        number, self._messages = self._messages, self._messages + 1
         ends = (self.rank, peer) if sends else (peer, self.rank)
         key = "{} to {}, tag {}".format(*ends, tag)
-        return self._move("send", {peer: octets} if sends else {}, ends, key, message=number)
+        return self._move("send", {peer: octets} if sends else {}, ends, key, tag)
 
     def moves(self, name: str, sent: Mapping[int, int]) -> Callable[[], None]:
         """Record this rank's part of another library's collective; ``sent``: bytes for ranks of the group.
@@ -610,7 +606,7 @@ class Communicator:
         return self._move(name, sent, range(self.size), "all")
 
     def _move(
-        self, name: str, sent: Mapping[int, int], meets: Sequence[int], key: str, message: int = -1
+        self, name: str, sent: Mapping[int, int], meets: Sequence[int], key: str, tag: int = OF_ALL
     ) -> Callable[[], None]:
         with self._changed:
             self._messenger = self._messenger or self._backend.messenger()
@@ -618,7 +614,7 @@ class Communicator:
         if messenger is None:
             return lambda: None
         at_ps = backend.now_ps()
-        number = messenger.move(Move(name, at_ps, tuple(sorted(sent.items())), tuple(meets), key))
+        number = messenger.move(Move(name, at_ps, tuple(sorted(sent.items())), tuple(meets), key, tag))
         over: list[int] = []
 
         def wait() -> None:
@@ -631,7 +627,7 @@ class Communicator:
                 look_s = min(2 * look_s, _LAST_LOOK_S)
             if not over:
                 over.append(done_ps)
-                backend.reach(done_ps, message)
+                backend.reach(done_ps, number)
 
         return wait
 

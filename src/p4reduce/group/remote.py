@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.base.records import RecordError, from_json, from_plain, to_plain
-from p4reduce.group.backend import Ahead, Asked, Clock, FloatArray, Message, Move, Options, Served, Tallied, Wait, info
+from p4reduce.group.backend import Ahead, Asked, Clock, FloatArray, Move, Options, Served, Tallied, Wait, info
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import (
     ClusterError,
@@ -238,8 +238,6 @@ RESTART: Final = "P4REDUCE_RESTART"
 """number of earlier starts of the script, whose ranks failed; "0" at first"""
 COMPUTE: Final = "P4REDUCE_COMPUTE"
 """How the computation of PyTorch scripts takes virtual time (adapters/torch/process_time.py)."""
-RECORD: Final = "P4REDUCE_RECORD"
-"""If set, ranks record their waits and messages, for their traces."""
 MEMBERS: Final = "P4REDUCE_MEMBERS"
 """If ranks may join: `GroupMembers` as JSON."""
 SPEC: Final = "P4REDUCE_SPEC"
@@ -332,7 +330,7 @@ class RecordedFigure:
 class Noted:
     """Records of a participant since its last message."""
 
-    notes: tuple[Computed | RecordedFigure | Wait | Message | Tallied, ...]
+    notes: tuple[Computed | RecordedFigure | Wait | Tallied, ...]
 
 
 @dataclass(frozen=True)
@@ -449,7 +447,8 @@ class RemoteBackend:
         self._clock = Clock() if clock is None else clock
         self._home: Address = ""
         self._hello = Hello(rank)
-        self._notes: list[Computed | RecordedFigure | Wait | Message | Tallied] = []
+        self._notes: list[Computed | RecordedFigure | Wait | Tallied] = []
+        self._waits: list[Wait] = []
         self._noting, self._asking = threading.Lock(), threading.Lock()
         _JOINED.add(self)
 
@@ -524,7 +523,7 @@ class RemoteBackend:
         done = from_plain(Done, answer, f"the answer to {asked.operation}")
         self.contributors, self.summed = done.contributors, done.summed
         if asked.start_ps is None:
-            self._note(Wait(begin, done.done_ps))
+            self.waited(Wait(begin, done.done_ps))
             self._clock.reach(done.done_ps)
         return done.done_ps
 
@@ -546,18 +545,15 @@ class RemoteBackend:
         """Return the virtual time, picoseconds."""
         return self._clock.now_ps
 
-    def reach(self, time_ps: int, message: int = -1) -> None:
+    def reach(self, time_ps: int, move: int = -1) -> None:
         """Advance virtual time to at least ``time_ps``, and record the wait."""
-        self._note(Wait(self._clock.now_ps, time_ps, message))
+        self.waited(Wait(self._clock.now_ps, time_ps, move))
         self._clock.reach(time_ps)
 
     def waited(self, wait: Wait) -> None:
-        """Record a wait; the clock stays."""
-        self._note(wait)
-
-    def sent(self, message: Message) -> None:
-        """Record a message."""
-        self._note(message)
+        """Record a wait; it is sent at the end, since each collective would need another message. The clock stays."""
+        with self._noting:
+            self._waits.append(wait)
 
     def messenger(self) -> "RemoteBackend":
         """Open another connection, on which nothing waits for other ranks; it has the same clock."""
@@ -579,11 +575,6 @@ class RemoteBackend:
             self._notes.extend(rows)
         self._flush()
 
-    def _note(self, note: Wait | Message) -> None:
-        if RECORD in os.environ:  # otherwise each collective would need another message
-            with self._noting:
-                self._notes.append(note)
-
     def record(self, name: str, value: float) -> None:
         """Record a figure."""
         with self._noting:
@@ -594,6 +585,9 @@ class RemoteBackend:
         """Leave the group and close the connection; does nothing the second time."""
         if self._connection.fileno() >= 0:
             with self._asking:
+                with self._noting:
+                    self._notes += self._waits
+                    self._waits = []
                 self._tell_notes()
                 self._exchange({"do": "close"}, "close")
                 self._connection.close()
@@ -621,7 +615,7 @@ class RemoteBackend:
         while notes := self._take_notes():
             self._exchange({"do": "note", **to_plain(Noted(notes))}, "note")
 
-    def _take_notes(self) -> tuple[Computed | RecordedFigure | Wait | Message | Tallied, ...]:
+    def _take_notes(self) -> tuple[Computed | RecordedFigure | Wait | Tallied, ...]:
         with self._noting:
             taken, self._notes = self._notes[:NOTES], self._notes[NOTES:]
             return tuple(taken)
@@ -761,8 +755,6 @@ def _perform(
                 backend.record(note.name, note.value, note.at_ps)
             elif isinstance(note, Wait):
                 backend.waited(note)
-            elif isinstance(note, Message):
-                backend.sent(note)
             elif isinstance(note, Tallied):
                 backend.tallied([note])
             else:

@@ -7,8 +7,9 @@ The thread of the last caller carries out the collective, without holding the lo
 participants wait, leave, or end the group.
 """
 
+import itertools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from p4reduce.group.backend import (
     COMPUTE,
@@ -45,7 +46,8 @@ class Rendezvous:
 
     ``ranks`` and ``clocks``, of a subgroup: those of its participants in the whole group; errors use these ranks.
     ``subgroup`` makes subgroups. ``on_death``: called for each participant that dies; without it, a death ends the
-    group. ``members``: number of workers (the first ranks) at the start; others may join.
+    group. ``members``: number of workers (the first ranks) at the start; others may join. ``moves``: numbers of parts
+    of other libraries' transfers, if several groups share them.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Rendezvous:
         on_death: Death | None = None,
         members: int | None = None,
         carry_move: CarryMove | None = None,
+        moves: Iterator[int] | None = None,
     ) -> None:
         self.subgroup = subgroup
         self.on_joined: Joined | None = None
@@ -71,7 +74,8 @@ class Rendezvous:
         self._changes: list[MembershipDecision] = []
         self._carry_stale = carry_stale
         self._carry_move = carry_move
-        self._moves = Moves(self._moved)
+        numbers = itertools.count() if moves is None else moves
+        self._moves = Moves(self._moved, numbers, lambda rank, moved: self._seats[rank].told.moves.append(moved))
         self._carrying = False
         self._size = size
         self._known_as = range(size) if ranks is None else ranks

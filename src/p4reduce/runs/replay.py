@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from p4reduce.base.output import Progress
 from p4reduce.control_plane.counters import Operation, parts_bound
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.plans.forest import slots_of_each
+from p4reduce.control_plane.plans.routes import on_wire_ps
 from p4reduce.group.backend import COLLECTIVES, COMPUTE, PLAIN, FloatArray, Options, TimeSpan, as_carried
 from p4reduce.group.errors import ClusterError, RefusedError
 from p4reduce.network.flow import Transfer
@@ -28,11 +29,12 @@ from p4reduce.play.priorities.models import resnet50
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.inputs import check_memory
 from p4reduce.runs.jobs import FlowCarrier, Part, RunJobs, block_operation, pace_of_blocks
-from p4reduce.runs.result import CollectiveRecord, NetworkResult
+from p4reduce.runs.result import CollectiveRecord, NetworkResult, ScriptReplay
 from p4reduce.runs.summary import network_result
+from p4reduce.runs.traces import recorded
 from p4reduce.runs.virtual.carrier import Carrier
-from p4reduce.runs.virtual.cluster import build_topology, program_of, server_host, worker_hosts
-from p4reduce.runs.workload import Communication, Meeting, RankTrace, TraceError, TraceNode, Workload
+from p4reduce.runs.virtual.cluster import RunCluster, build_topology, program_of, server_host, worker_hosts
+from p4reduce.runs.workload import Communication, Meeting, RankTrace, TraceError, TraceNode, Workload, check
 from p4reduce.topologies import Topology
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
@@ -653,6 +655,34 @@ def play(workload: Workload, experiment: Experiment, progress: Progress | None =
         network=network,
         spans=spans,
     )
+
+
+MESSAGES: Final = frozenset({"send", "all_to_all"})
+"""what another library moves from rank to rank beside sums, in pipelines and layers of experts"""
+
+
+def replay_of(cluster: RunCluster[Any]) -> ScriptReplay | None:
+    """Play what a script did once more, if its ranks sent messages in virtual time; else None.
+
+    None, too, if its group may change or leave stragglers out. ``TraceError`` if a trace has no node for what it did;
+    and as ``play`` raises.
+    """
+    carrier, given = cluster.carrier, cluster.experiment
+    if (
+        type(carrier) is not Carrier
+        or given.deadline is not None
+        or all(moved.name not in MESSAGES for moved in carrier.moved)
+    ):
+        return None
+    workload = check(recorded(cluster.told(), cluster.spans(), cluster.size), {})
+    played = play(workload, given)
+    bounds = [(rank.compute_ps, f"the computation of rank {rank.rank}") for rank in played.ranks]
+    for load in [] if played.network is None else played.network.links:
+        rate = cluster.topology.link_at(load.node, load.port).rate_bps
+        bounds.append((on_wire_ps(load.predicted_frames, load.predicted_bytes, rate), f"{load.node} -> {load.peer}"))
+    messages = sum(meeting.is_message for meeting in workload.meetings)
+    bound_ps, by = max(bounds, key=lambda bound: bound[0])
+    return ScriptReplay(played.total_ps, bound_ps, by, played.exposed_ps, messages)
 
 
 Interval = tuple[int, int]

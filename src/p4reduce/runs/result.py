@@ -296,6 +296,31 @@ TASKS_ERROR: Final = ModelError(0.0029, 0.1022, 110, "make soak-flow TASKS=--tas
 
 
 @dataclass(frozen=True)
+class ScriptReplay:
+    """Replay of a script whose ranks sent messages: messages and sums are packets on the same links.
+
+    The result does not depend on the threads, processes and machines of the ranks, or on the order of their calls.
+    """
+
+    total_ps: int
+    """time from the first call to the end of the last one"""
+    bound_ps: int
+    """lower bound: the time of the busiest link, or the longest computation of a rank"""
+    bound_by: str
+    """that link, as ``leaf0 -> spine1``, or that rank"""
+    exposed_ps: int
+    """communication that no computation overlaps, of the rank with most of it"""
+    messages: int
+
+    def __str__(self) -> str:
+        ratio = self.total_ps / self.bound_ps if self.bound_ps else 0.0
+        return (
+            f"played once more, with its {self.messages} messages as packets beside the sums: "
+            f"{self.total_ps / PS_PER_US:,.1f} µs, {ratio:.3f} times the least ({self.bound_by})"
+        )
+
+
+@dataclass(frozen=True)
 class RunResult:
     """The result of one run, and the contents of its file (``base/records.py``).
 
@@ -314,6 +339,9 @@ class RunResult:
     """Figures of a run in real time, else None."""
     flow: Annotated[ModelError | None, Field(exclude_if=lambda error: error is None)] = None
     """Error of the flow model for a run in it, whose bytes are predicted, not counted; else None."""
+    replay: Annotated[ScriptReplay | None, Field(exclude_if=lambda replay: replay is None)] = None
+    """Replay of a script whose ranks sent messages in virtual time, else None. All other times of such a script are
+    estimates if messages and sums, or several groups, used the network at once."""
 
     def _repr_html_(self) -> str:
         """Return an HTML table for notebooks."""

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from p4reduce.base.errors import P4ReduceError
 from p4reduce.base.output import Progress
 from p4reduce.group.communicator import STEP, Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.inputs import array_in_file, check_memory, provenance, tensor
 from p4reduce.runs.jobs import FlowCarrier
+from p4reduce.runs.replay import replay_of
 from p4reduce.runs.result import (
     MODEL_ERROR,
     CollectiveRecord,
@@ -160,15 +162,30 @@ def run_experiment(
         return result_of(cluster, baseline_accuracy=baseline, weights_sha256=weights)
 
 
-def result_of_script(cluster: RunCluster[Any]) -> RunResult:
-    """Return the result of a script on a cluster: times are of steps, settings are derived from what it sent."""
+def _ignore(_: str) -> None:
+    return
+
+
+def result_of_script(cluster: RunCluster[Any], tell: Callable[[str], None] = _ignore) -> RunResult:
+    """Return the result of a script on a cluster: times are of steps, settings are derived from what it sent.
+
+    A script that sent messages is replayed; ``tell`` receives a line about the replay.
+    """
     steps = steps_of(cluster.carrier.records, cluster.figures(), cluster.spans())
     result = result_of(cluster, steps=steps)
     sent = {record.operation for record in result.network.collectives}
     derived: dict[str, Any] = {"elements": result.network.elements, "repeat": len(steps.every)}
     if len(sent) == 1:
         derived["collective"] = sent.pop()
-    return replace(result, experiment={**result.experiment, **derived})
+    result = replace(result, experiment={**result.experiment, **derived})
+    try:
+        replay = replay_of(cluster)
+    except P4ReduceError as error:
+        tell(f"the script could not be played once more, with messages and sums together: {error}")
+        return result
+    if replay is not None:
+        tell(str(replay))
+    return replace(result, replay=replay)
 
 
 def result_of(

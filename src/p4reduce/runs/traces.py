@@ -629,30 +629,26 @@ class _Story:
         self._spans = spans
         self._events: list[tuple[int, int, int, Communication | Wait]] = []
         self._done: dict[int, list[int]] = defaultdict(list)  # events by the time they were done
-        self._messages: dict[tuple[str, int], int] = {}
+        self._moves: dict[int, list[int]] = defaultdict(list)  # events by the number of their transfer
 
     def add(self, told: ParticipantTrace, group: str, ranks: Sequence[int]) -> None:
         """Add the rank's activities in one of its groups."""
         for call in told.calls:
             if call.operation in _UNKNOWN:
-                raise TraceError(f"--record: a trace has no node for {call.operation}, which needs a parameter server")
+                raise TraceError(f"a trace has no node for {call.operation}, which needs a parameter server")
             octets = 0 if call.operation == "barrier" else 4 * call.elements
             octets //= len(ranks) if call.operation == "all_gather" else 1
             root = ranks[call.root] if call.operation == "broadcast" else 0
             self._done[call.done_ps].append(len(self._events))
             self._add(call.called_ps, 1, Communication(call.operation, octets, group, root))
-        for number, message in enumerate(told.messages):
-            self._messages[group, number] = len(self._events)
-            self._add(
-                message.at_ps,
-                1,
-                Communication("send" if message.sends else "recv", message.octets, group, message.peer, message.tag),
-            )
+        for moved in sorted(told.moves, key=lambda moved: moved.number):
+            for peer, octets, sends in moved.flows:
+                self._moves[moved.number].append(len(self._events))
+                what = "send" if sends else "recv"
+                self._add(moved.at_ps, 1, Communication(what, octets, group, ranks[peer], moved.tag))
         for wait in told.waits:
-            place = self._messages.get((group, wait.message))
-            self._done[-1 - len(self._events)] = [] if place is None else [place]
             # A wait for something that is done already costs nothing, and precedes calls at the same time.
-            self._add(wait.at_ps, 2 if wait.until_ps > wait.at_ps or wait.message >= 0 else 0, wait)
+            self._add(wait.at_ps, 2 if wait.until_ps > wait.at_ps else 0, wait)
 
     def _add(self, at_ps: int, turn: int, event: Communication | Wait) -> None:
         self._events.append((at_ps, turn, len(self._events), event))
@@ -672,7 +668,7 @@ class _Story:
                 nodes.append(TraceNode(len(nodes), "compute", after, at_ps - event))
                 last, waited = [len(nodes) - 1], []
             elif isinstance(event, Wait):
-                sought = self._done[-1 - place] if event.message >= 0 else self._done.get(event.until_ps, [])
+                sought = self._done[event.until_ps] if event.move < 0 else self._moves[event.move]
                 waited += [numbers[index] for index in sought if index in numbers]
             else:
                 numbers[place] = len(nodes)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from p4reduce.group.backend import Called, Message, ParticipantTrace, Wait
+from p4reduce.group.backend import Called, Moved, ParticipantTrace, Wait
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.replay import play
 from p4reduce.runs.traces import TraceError, read, recorded, write_rank
@@ -86,8 +86,8 @@ def test_what_is_waited_for_is_a_dependency_even_if_it_cost_nothing():
 
 def test_messages_have_both_ends_and_receivers_wait():
     sender, receiver = (
-        ParticipantTrace(messages=[Message(7, 1, 64, 3, True)]),
-        ParticipantTrace([], [Wait(9, 9, 0)], [Message(5, 0, 64, 3, False)]),
+        ParticipantTrace(moves=[Moved(4, 7, ((1, 64, True),), 3)]),
+        ParticipantTrace([], [Wait(9, 9, 6)], [Moved(6, 5, ((0, 64, False),), 3)]),
     )
     ranks = recorded([((0, 1), [sender, receiver])], [], 2)
     assert [node.communication.operation for rank in ranks for node in rank.nodes if node.communication] == [
@@ -96,6 +96,15 @@ def test_messages_have_both_ends_and_receivers_wait():
     ]
     assert ranks[1].nodes[-1].after == (0,)
     assert len(check(ranks, {}).meetings) == 1
+
+
+def test_messages_of_a_group_have_ranks_of_the_whole_run():
+    sender = ParticipantTrace(moves=[Moved(0, 7, ((1, 64, True),), 3)])
+    receiver = ParticipantTrace(moves=[Moved(1, 5, ((0, 64, False),), 3)])
+    alone = [ParticipantTrace()] * 3
+    ranks = recorded([((0, 1, 2), alone), ((1, 2), [sender, receiver])], [], 3)
+    assert [node.communication.peer for rank in ranks for node in rank.nodes] == [2, 1]
+    assert [meeting.members for meeting in check(ranks, {}).meetings] == [(1, 2)]
 
 
 def test_a_parameter_server_has_no_trace():

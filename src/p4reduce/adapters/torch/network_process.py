@@ -104,7 +104,7 @@ def serve(request: dict[str, Any]) -> None:
             if cluster.carrier.records and request["out"] is not None:
                 out = Path(request["out"])
                 with together(out) as aside:
-                    write_results(aside, [result_of_script(cluster)])
+                    write_results(aside, [result_of_script(cluster, output.note)])
                     write_timeline(aside / "timeline.json", cluster.spans())
         finally:
             listener.close(GRACE_S)

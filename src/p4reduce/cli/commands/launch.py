@@ -17,7 +17,7 @@ from p4reduce.cli.commands.run import finish, machines_of
 from p4reduce.cli.flags.run import Launch
 from p4reduce.group import backend
 from p4reduce.group.backend import TimeSpan
-from p4reduce.group.remote import ADDRESS, COMPUTE, RECORD, RESTART
+from p4reduce.group.remote import ADDRESS, COMPUTE, RESTART
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.files import claim
 from p4reduce.runs.launch import DEFAULT_TIMEOUT_S, Elsewhere, Joining, how_ended, table_of_calls
@@ -74,7 +74,7 @@ def launch(flags: Launch) -> None:
                     server=flags.server,
                     emit=emitter,
                     timeout_s=DEFAULT_TIMEOUT_S if flags.timeout is None else flags.timeout,
-                    extra={COMPUTE: flags.compute, RESTART: str(restart)} | ({RECORD: "1"} if flags.record else {}),
+                    extra={COMPUTE: flags.compute, RESTART: str(restart)},
                     joining=Joining(len(joins), cluster.when_joined) if joins else None,
                     elsewhere=elsewhere,
                 )
@@ -90,7 +90,7 @@ def launch(flags: Launch) -> None:
                     _note_outside(cluster.outside, joins, flags.workers, output)
                     if launched.strangers:
                         output.note(f"{launched.strangers} connections came from no rank and were closed")
-                    result, spans, tallied = result_of_script(cluster), cluster.spans(), cluster.tallied()
+                    result, spans, tallied = result_of_script(cluster, output.note), cluster.spans(), cluster.tallied()
                     moved = cluster.carrier.moved
                     if flags.record is not None:
                         _record(flags.record, recorded(cluster.told(), spans, cluster.size), output)

@@ -17,7 +17,6 @@ from p4reduce.group.backend import (
     COLLECTIVES,
     Asked,
     FloatArray,
-    Message,
     Options,
     Tallied,
     Wait,
@@ -416,15 +415,12 @@ class RealBackend:
         """Return the picoseconds since this participant was made."""
         return (time.monotonic_ns() - self._began_ns) * PS_PER_NS
 
-    def reach(self, time_ps: int, message: int = -1) -> None:
+    def reach(self, time_ps: int, move: int = -1) -> None:
         """Do nothing: time passes by itself."""
 
     def group(self, ranks: tuple[int, ...], serial: int) -> "RealBackend":
         """Raise: in real time jobs are made before the workers, so there are no subgroups."""
         raise ClusterError(f"group {list(ranks)}: in real time there is one group, of all workers")
-
-    def sent(self, message: Message) -> None:
-        """Do nothing: real time has no traces."""
 
     def waited(self, wait: Wait) -> None:
         """Do nothing: real time has no traces."""

@@ -1,6 +1,7 @@
 """A running group: topology, switches, plans and endpoints in virtual time."""
 
 import dataclasses
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -48,6 +49,7 @@ class RunCluster(Closable, Generic[C]):
         self._places = len(self.workers) + joining
         self._groups: dict[tuple[tuple[int, ...], int], Rendezvous] = {}
         self._grouping = threading.Lock()
+        self._moves = itertools.count()
         try:
             self._rendezvous = Rendezvous(
                 self._places,
@@ -59,6 +61,7 @@ class RunCluster(Closable, Generic[C]):
                 carry_stale=carrier.carry_stale,
                 on_death=on_death,
                 carry_move=partial(carrier.carry_flows, hosts=self.workers),
+                moves=self._moves,
             )
         except BaseException:
             carrier.close()
@@ -123,6 +126,7 @@ class RunCluster(Closable, Generic[C]):
                     ranks=ranks,
                     clocks=[self._rendezvous.clock(member) for member in ranks],
                     carry_move=partial(self.carrier.carry_flows, hosts=hosts),
+                    moves=self._moves,
                 )
                 if self._rendezvous.failure is not None:
                     group.fail(self._rendezvous.failure)
@@ -146,7 +150,7 @@ class RunCluster(Closable, Generic[C]):
     def told(self) -> list[tuple[tuple[int, ...], list[ParticipantTrace]]]:
         """Return calls, waits and messages of each group's ranks, for their traces; the whole group comes first."""
         groups = [(tuple(range(self.size)), self._rendezvous)]
-        groups += [(ranks, group) for (ranks, _), group in list(self._groups.items())]
+        groups += [(ranks, group) for (ranks, _), group in sorted(self._groups.items(), key=lambda item: item[0])]
         return [(ranks, [group.told(place) for place in range(len(ranks))]) for ranks, group in groups]
 
     def tallied(self) -> list[Tallied]:

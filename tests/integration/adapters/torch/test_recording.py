@@ -45,5 +45,8 @@ def test_a_training_is_played_as_it_was(tmp_path, kind, jobs):
     replayed = played["steiner"].total_ps / 1e6
     if jobs is None:
         assert replayed > max(rank.compute_ps for rank in played["steiner"].ranks) / 1e6
+        result = json.loads((tmp_path / "out" / "result.json").read_text())
+        assert result["replay"]["total_ps"] / 1e6 == pytest.approx(replayed, rel=0.01)  # files have microseconds
+        assert result["replay"]["bound_ps"] <= result["replay"]["total_ps"]
     else:
         assert took - jobs * INSTALLING_US - 0.01 * took < replayed < 1.01 * took
