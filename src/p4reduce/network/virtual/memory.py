@@ -156,8 +156,10 @@ class Memory:
 
     def _tell(self) -> None:
         """All threads know what the first one knows."""
-        common = [name for name in WORLD.names or () if name not in OWN]
-        self.world[common] = self.world[common][0]
+        others = self.world[1 : self.world[0]["made"]]
+        if len(others):
+            common = [name for name in WORLD.names or () if name not in OWN]
+            others[common] = self.world[common][0]
 
     def keep(self, field: str, array: NDArray[Any]) -> None:
         """Tell the loop where an array is; the caller keeps it alive."""
