@@ -4,6 +4,9 @@ Reads a line of JSON (:class:`~p4reduce.cli.net_holder.WantedNetwork`), builds t
 ``{"failed": why}`` on its output, and stays until it is told to end (SIGTERM). What it says later goes to its log.
 """
 
+if __name__ == "__main__":
+    import p4reduce.base.short  # noqa: F401
+
 import contextlib
 import json
 import os

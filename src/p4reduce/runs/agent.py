@@ -8,6 +8,9 @@ nothing for `SILENT_S` takes the other for gone. An agent whose input ends, ends
 kill -9 of the agent, a guardian of the agent's ends (`guarded`).
 """
 
+if __name__ == "__main__":
+    import p4reduce.base.short  # noqa: F401
+
 import base64
 import contextlib
 import hashlib

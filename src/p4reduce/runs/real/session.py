@@ -8,6 +8,9 @@ Writes lines of JSON: ``progress`` [label, done, total]; at the end, when everyt
 and ``beside_s``, or ``refused`` (the experiment cannot be run), or ``failed``.
 """
 
+if __name__ == "__main__":
+    import p4reduce.base.short  # noqa: F401
+
 import json
 import os
 import signal
