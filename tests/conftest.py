@@ -42,4 +42,4 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Look for cycles less often, and not among what lives to the end: tests, modules."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(50_000, 20, 20)

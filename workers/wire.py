@@ -16,6 +16,7 @@ Two NumPy types are derived from it:
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -62,7 +63,7 @@ class WireHeader:
     name: str
     fields: tuple[WireField, ...]
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Length in bytes."""
         return sum(field.bits for field in self.fields) // 8
@@ -160,6 +161,9 @@ def offset(header: WireHeader, field: str) -> int:
     raise KeyError(f"header {header.name} has no field {field!r}")
 
 
+_CHECKSUM: Final = offset(IPV4, "checksum")
+
+
 def bit_shift(header: WireHeader, field: str) -> int:
     """How far the field stands from the low end of the byte in which it ends."""
     bits = 0
@@ -184,10 +188,6 @@ def _units(header: WireHeader) -> Iterator[tuple[WireField, ...]]:
             run = []
 
 
-_UNITS: Final = {header.name: tuple(_units(header)) for header in HEADERS}
-"""by the name of a header"""
-
-
 def _unit_dtype(size: int) -> Any:
     return {1: ">u1", 2: ">u2", 4: ">u4", 8: ">u8"}.get(size, ("u1", (size,)))
 
@@ -209,6 +209,11 @@ FRAME_DTYPE: Final = _frame_dtype()
 HEADER_DTYPE: Final = np.dtype(
     [(_column(header, field), _native(field.bits)) for header in HEADERS for field in header.fields]
 )
+_FIELDS: Final = [(header, field) for header in HEADERS for field in header.fields]
+_WIDTHS: Final = [field.bits for _, field in _FIELDS]
+_BELOW: Final = [(sum(_WIDTHS[number + 1 :]), (1 << bits) - 1) for number, bits in enumerate(_WIDTHS)]
+"""for each field, how many bits of the headers follow it, and its largest value"""
+_DEFAULTS: Final = np.array([tuple(field.default for _, field in _FIELDS)], HEADER_DTYPE)
 
 
 def headers(frames: int, /, **columns: Any) -> NDArray[np.void]:
@@ -216,10 +221,7 @@ def headers(frames: int, /, **columns: Any) -> NDArray[np.void]:
 
     A column is a scalar or an array of shape (frames,). Lengths and the IPv4 checksum are filled in by ``pack``.
     """
-    made = np.zeros(frames, HEADER_DTYPE)
-    for header in HEADERS:
-        for field in header.fields:
-            made[_column(header, field)] = field.default
+    made = np.repeat(_DEFAULTS, frames)
     for name, values in columns.items():
         if name not in HEADER_DTYPE.fields:  # type: ignore[operator]
             raise KeyError(f"no header field {name!r}; the fields are {', '.join(HEADER_DTYPE.names or ())}")
@@ -230,7 +232,7 @@ def headers(frames: int, /, **columns: Any) -> NDArray[np.void]:
 def ipv4_checksums(frames: NDArray[np.uint8]) -> NDArray[np.uint16]:
     """The IPv4 header checksums (RFC 1071) of ``frames``, uint8 of shape (k, >= 34), whatever they carry now."""
     words = frames[:, IPV4_OFFSET:UDP_OFFSET].copy().view(">u2").astype(np.uint32)
-    at = (offset(IPV4, "checksum") - IPV4_OFFSET) // 2
+    at = (_CHECKSUM - IPV4_OFFSET) // 2
     total = words.sum(axis=1) - words[:, at]
     total = (total & 0xFFFF) + (total >> 16)
     total = (total & 0xFFFF) + (total >> 16)
@@ -238,19 +240,15 @@ def ipv4_checksums(frames: NDArray[np.uint8]) -> NDArray[np.uint16]:
     return checksums
 
 
-def _pack_header(header: WireHeader, values: NDArray[np.void], out: NDArray[np.uint8]) -> None:
-    """Writes the columns of one header into ``out``, uint8 of shape (k, header.bytes)."""
-    at = 0
-    for run in _UNITS[header.name]:
-        size = sum(field.bits for field in run) // 8
-        unit = np.zeros(len(values), np.uint64)
-        for field in run:
-            column = values[_column(header, field)].astype(np.uint64)
-            if (column >> np.uint64(field.bits)).any():
-                raise ValueError(f"{header.name}.{field.name}: {int(column.max())} does not fit {field.bits} bits")
-            unit = (unit << np.uint64(field.bits)) | column
-        out[:, at : at + size] = unit.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 8 - size :]
-        at += size
+def _header_bytes(values: tuple[int, ...]) -> bytes:
+    """All headers of a frame: one number, of which each field is a few bits."""
+    number = 0
+    for column, (value, bits) in enumerate(zip(values, _WIDTHS, strict=True)):
+        if value >> bits:
+            header, field = _FIELDS[column]
+            raise ValueError(f"{header.name}.{field.name}: {value} does not fit {bits} bits")
+        number = number << bits | value
+    return number.to_bytes(HEADER_BYTES, "big")
 
 
 def pack(values: NDArray[np.void], lanes: NDArray[np.int32] | None = None) -> NDArray[np.uint8]:
@@ -270,12 +268,9 @@ def pack(values: NDArray[np.void], lanes: NDArray[np.int32] | None = None) -> ND
     values["udp_length"] = UDP.bytes + INC.bytes + 4 * count
     values["ipv4_total_length"] = IPV4.bytes + UDP.bytes + INC.bytes + 4 * count
     frames = np.zeros((len(values), frame_bytes(count)), np.uint8)
-    at = 0
-    for header in HEADERS:
-        _pack_header(header, values, frames[:, at : at + header.bytes])
-        at += header.bytes
-    where = offset(IPV4, "checksum")
-    frames[:, where : where + 2] = ipv4_checksums(frames).astype(">u2").view(np.uint8).reshape(-1, 2)
+    written = b"".join(map(_header_bytes, values.tolist()))
+    frames[:, :HEADER_BYTES] = np.frombuffer(written, np.uint8).reshape(-1, HEADER_BYTES)
+    frames[:, _CHECKSUM : _CHECKSUM + 2] = ipv4_checksums(frames).astype(">u2").view(np.uint8).reshape(-1, 2)
     if lanes is not None:
         frames[:, HEADER_BYTES:] = np.ascontiguousarray(lanes, LANE_DTYPE).view(np.uint8)
     return frames
@@ -305,19 +300,8 @@ def unpack(frames: NDArray[np.uint8]) -> tuple[NDArray[np.void], NDArray[np.int3
     """
     if frames.ndim != 2 or frames.shape[1] < HEADER_BYTES or (frames.shape[1] - HEADER_BYTES) % 4:
         raise ValueError(f"frames of shape {frames.shape}: expected (k, {HEADER_BYTES} + 4 * lanes)")
-    values = np.zeros(len(frames), HEADER_DTYPE)
-    at = 0
-    for header in HEADERS:
-        for run in _UNITS[header.name]:
-            size = sum(field.bits for field in run) // 8
-            wide = np.zeros((len(frames), 8), np.uint8)
-            wide[:, 8 - size :] = frames[:, at : at + size]
-            unit = wide.view(">u8")[:, 0].astype(np.uint64)
-            left = 8 * size
-            for field in run:
-                left -= field.bits
-                values[_column(header, field)] = (unit >> np.uint64(left)) & np.uint64((1 << field.bits) - 1)
-            at += size
+    numbers = [int.from_bytes(row.tobytes(), "big") for row in frames[:, :HEADER_BYTES]]
+    values = np.array([tuple([number >> below & most for below, most in _BELOW]) for number in numbers], HEADER_DTYPE)
     lanes = np.ascontiguousarray(frames[:, HEADER_BYTES:]).view(LANE_DTYPE).astype(np.int32)
     return values, lanes
 

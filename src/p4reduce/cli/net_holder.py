@@ -4,6 +4,9 @@ It reads a line of JSON (:class:`~p4reduce.cli.net_holder.WantedNetwork`), build
 name}`` or ``{"failed": why}`` to its output, and stays until it is told to end (SIGTERM). Later output goes to its log.
 """
 
+if __name__ == "__main__":
+    import p4reduce.base.short  # noqa: F401
+
 import contextlib
 import json
 import os

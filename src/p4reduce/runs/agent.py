@@ -8,6 +8,9 @@ receives nothing for `SILENT_S` considers the other gone. An agent whose input e
 killed by SIGKILL, its guardian ends the rest (`guarded`).
 """
 
+if __name__ == "__main__":
+    import p4reduce.base.short  # noqa: F401
+
 import base64
 import contextlib
 import hashlib

@@ -58,7 +58,7 @@ COMMANDS = {
     "lab copy": ("lab", "copy", FILE, "made"),
     "lab grade --seed-file": ("lab", "grade", ROOT / "tests", "--lab", "01", "--seed-file", FILE),
 }
-EACH = examples(4, 9)
+EACH = examples(3, 9)
 """How many kinds each command meets: others than the command before it, so that all come up; all in a soak."""
 KINDS = ("pipe", "socket", "device", "endless", "no-reading", "loop", "folder", "empty", "absent")
 

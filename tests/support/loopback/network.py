@@ -21,6 +21,7 @@ PS_PER_BYTE = 800
 DELAY_PS = 1_000_000
 SWITCH_IP = 0x0A800001
 MAX_EVENTS = 2_000_000
+ACTIVE = int(EndpointState.ACTIVE)
 
 
 def host(index: int) -> HostAddress:
@@ -61,6 +62,8 @@ class Network:
         self._count = 0
         self._timers: dict[int, int] = {}
         self._free_at: dict[int, int] = {}
+        self._at_ip: dict[int, list[int]] = {}
+        self._known = 0  # endpoints, of which that says where they are
         self._out = np.zeros(wire.frame_bytes(wire.MAX_LANES), np.uint8)
         self.lost = 0
 
@@ -69,7 +72,11 @@ class Network:
         heapq.heappush(self._events, (time, self._count, kind, what))
 
     def _indices(self, ip: int) -> list[int]:
-        return [int(i) for i in np.flatnonzero(self.endpoints.records["ip"] == ip)]
+        if self._known != len(self.endpoints):
+            self._at_ip, self._known = {}, len(self.endpoints)
+            for index, place in enumerate(self.endpoints.records["ip"].tolist()):
+                self._at_ip.setdefault(place, []).append(index)
+        return self._at_ip.get(ip, [])
 
     def send(self, frame: Frame) -> None:
         """Puts a frame on the wire, which may lose, double or delay it."""
@@ -117,8 +124,10 @@ class Network:
     def busy(self, lingering: bool) -> list[int]:
         """Endpoints that still work for themselves or, with ``lingering``, for others."""
         records = self.endpoints.records
-        active = records["status"] == EndpointState.ACTIVE
-        return [int(i) for i in np.flatnonzero(active | ((records["lingering"] != 0) & lingering))]
+        found = {index for index, status in enumerate(records["status"].tolist()) if status == ACTIVE}
+        if lingering:
+            found |= {index for index, lingers in enumerate(records["lingering"].tolist()) if lingers}
+        return sorted(found)
 
     def run(self, *, lingering: bool = False, until: int = NEVER) -> None:
         """Runs until no endpoint is active (nor lingers), or a time has come. AssertionError if never."""

@@ -3,6 +3,9 @@
 It prints a line after every step that it takes.
 """
 
+if __name__ == "__main__":
+    import p4reduce.base.short  # noqa: F401
+
 import sys
 from pathlib import Path
 

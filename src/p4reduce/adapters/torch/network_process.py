@@ -1,5 +1,8 @@
 """``python -m p4reduce.adapters.torch.network_process``: a network under torchrun (adapters/torch/create.py)."""
 
+if __name__ == "__main__":
+    import p4reduce.base.short  # noqa: F401
+
 import json
 import os
 import sys

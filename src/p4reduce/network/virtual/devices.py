@@ -126,10 +126,12 @@ class Shadows:
         if not isinstance(device, Device):
             return 0
         layout = self._layouts[name]
-        cells = self._cells.setdefault(name, np.zeros(layout.cells, dtype=np.int64))
+        if name not in self._cells:
+            self._cells[name] = np.zeros(layout.cells, dtype=np.int64)
+            self._waste[name] = aligned_bytes(_largest(layout))
+        cells = self._cells[name]
         cells[:] = device.state.cells
-        waste = self._waste.setdefault(name, aligned_bytes(_largest(layout)))
-        cells[self._wasted[id(layout)]] = waste.ctypes.data
+        cells[self._wasted[id(layout)]] = self._waste[name].ctypes.data
         return int(cells.ctypes.data)
 
 

@@ -155,9 +155,11 @@ class Memory:
         self._tell()
 
     def _tell(self) -> None:
-        """Copy the shared fields of the first world to all others."""
-        common = [name for name in WORLD.names or () if name not in OWN]
-        self.world[common] = self.world[common][0]
+        """Copy the shared fields of the first world to the others that are in use."""
+        others = self.world[1 : self.world[0]["made"]]
+        if len(others):
+            common = [name for name in WORLD.names or () if name not in OWN]
+            others[common] = self.world[common][0]
 
     def keep(self, field: str, array: NDArray[Any]) -> None:
         """Pass an array's address to the loop; the caller keeps the array alive."""

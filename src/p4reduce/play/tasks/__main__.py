@@ -1,5 +1,8 @@
 """The process that hosts network, switches and workers: ``python -m p4reduce.play.tasks``."""
 
+if __name__ == "__main__":
+    import p4reduce.base.short  # noqa: F401
+
 import argparse
 import os
 import signal

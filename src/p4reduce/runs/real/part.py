@@ -7,6 +7,9 @@ switch's server, and ``hosts``, the namespace of each; or by ``error``. Then it 
 until its input ends.
 """
 
+if __name__ == "__main__":
+    import p4reduce.base.short  # noqa: F401
+
 import functools
 import json
 import os

@@ -9,6 +9,9 @@ It writes lines of JSON: ``progress`` [label, done, total]; at the end, when eve
 ``result`` and ``beside_s``, or ``refused`` (the experiment cannot be run), or ``failed``.
 """
 
+if __name__ == "__main__":
+    import p4reduce.base.short  # noqa: F401
+
 import json
 import os
 import signal

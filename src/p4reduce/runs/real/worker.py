@@ -20,6 +20,9 @@ A line that fails is answered by ``error``. Peers are served until the end, as o
 this worker has. While a training waits for ``next``, other lines are answered too.
 """
 
+if __name__ == "__main__":
+    import p4reduce.base.short  # noqa: F401
+
 import json
 import sys
 import time

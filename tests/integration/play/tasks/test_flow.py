@@ -67,7 +67,7 @@ def test_no_counter_of_a_switch_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(
         Controller, "read_counters", lambda self, switches=None: read.append(switches) or whole(self, switches)
     )
-    with ended(tmp_path / "t.sqlite", some_tasks(elements=10_000_000), **FLOW) as (world, store):
+    with ended(tmp_path / "t.sqlite", some_tasks(elements=1_000_000), **FLOW) as (world, store):
         assert read
         assert not any(switches is None or switches for switches in read)
         for switch in world.topology.switches:

@@ -12,6 +12,7 @@ import pytest
 from p4reduce.control_plane.orchestrator import PlanPhase, TaskState
 from p4reduce.control_plane.orchestrator.installer import InstalledEntries
 from p4reduce.play.tasks.world import World
+from tests.support.effort import examples
 from tests.support.orchestrated.bench import (
     PROGRAM,
     PS_PER_US,
@@ -84,7 +85,7 @@ def test_a_kill_after_a_step(tmp_path, expected, step):
     assert found == expected
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(examples(1, 3)))
 def test_kills_at_random_steps(tmp_path, expected, seed):
     chance = random.Random(seed)
     _, states, found = scenario(tmp_path, [KillAt(chance.randint(1, 12)) for _ in range(8)])

@@ -27,7 +27,7 @@ SMALL = 10**6
 """bytes for models: some elements 10^4 fit, 10^6 do not"""
 
 
-def write_row(store, spec, name="bad"):
+def write_row(store, spec, name):
     """A row that `submit` would not write."""
     with store.transaction():
         store._connection.execute(
@@ -74,58 +74,58 @@ def test_what_no_task_can_be_is_refused_briefly(field, value, complaint):
     assert len(str(refused.value)) < 300
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        Task("bad", "nobody", ("h1", "h3"), 5),
-        Task("bad", "h1", ("h3", "nobody"), 5),
-        Task("bad", "leaf1", ("h3",), 5),
-        Task("bad", "h1", ("leaf1", "h3"), 5),
-        Task("bad", "h1", tuple(f"x{number}" for number in range(10_000)), 5),
-        Task("bad", "h1", ("h3",), 1 << 40),
-        Task("bad", "h1", ("h3",), 5, demand_bps=10**15),
-    ],
-    ids=["server", "worker", "switch as server", "switch as worker", "10,000 workers", "elements", "demand"],
+CANNOT_RUN = (
+    Task("server", "nobody", ("h1", "h3"), 5),
+    Task("worker", "h1", ("h3", "nobody"), 5),
+    Task("switch as server", "leaf1", ("h3",), 5),
+    Task("switch as worker", "h1", ("leaf1", "h3"), 5),
+    Task("10,000 workers", "h1", tuple(f"x{number}" for number in range(10_000)), 5),
+    Task("elements", "h1", ("h3",), 1 << 40),
+    Task("demand", "h1", ("h3",), 5, demand_bps=10**15),
 )
-def test_a_task_that_cannot_run_leaves_the_others_alone(tmp_path, bad):
+
+
+def test_tasks_that_cannot_run_leave_the_others_alone(tmp_path):
     with World(two_spines(), PROGRAM) as world, open_store(tmp_path / "t.sqlite") as store:
-        store.submit([bad, GOOD])
+        store.submit([*CANNOT_RUN, GOOD])
         for _ in range(2):
             with orchestrating(world, store) as orchestrator:
                 orchestrator.run()
-        row = store.task("bad")
-        assert row.state in (TaskState.REJECTED, TaskState.FAILED)
-        assert row.reason
+        for bad in CANNOT_RUN:
+            row = store.task(bad.name)
+            assert row.state in (TaskState.REJECTED, TaskState.FAILED), bad.name
+            assert row.reason, bad.name
+            assert len([one for one in store.history.changes(bad.name) if one["after"] == row.state]) == 1, bad.name
         assert store.task("good").state is TaskState.FINISHED
-        assert len([one for one in store.history.changes("bad") if one["after"] == row.state]) == 1
         check_end(world, store)
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        "not json",
-        "[]",
-        "{}",
-        "[" * 100_000,
-        json.dumps({**SPEC, "elements": 10**14}),
-        json.dumps({**SPEC, "elements": float("nan")}),
-        json.dumps({**SPEC, "workers": ["h1"]}),
-        json.dumps({**SPEC, "workers": 5}),
-        json.dumps({**SPEC, "speed": 5}),
-        json.dumps({**SPEC, "name": "good"}),
-    ],
-    ids=range(10),
+UNREADABLE = (
+    "not json",
+    "[]",
+    "{}",
+    "[" * 100_000,
+    {"elements": 10**14},
+    {"elements": float("nan")},
+    {"workers": ["h1"]},
+    {"workers": 5},
+    {"speed": 5},
+    {"name": "good"},
 )
-def test_a_row_that_cannot_be_read_is_rejected(tmp_path, spec):
+
+
+def test_rows_that_cannot_be_read_are_rejected(tmp_path):
+    rows = {f"bad{number}": spec for number, spec in enumerate(UNREADABLE)}
     with World(two_spines(), PROGRAM) as world, open_store(tmp_path / "t.sqlite") as store:
-        write_row(store, spec)
+        for name, spec in rows.items():
+            write_row(store, spec if isinstance(spec, str) else json.dumps({**SPEC, "name": name, **spec}), name)
         store.submit([GOOD])
         with orchestrating(world, store) as orchestrator:
             orchestrator.run()
-        assert store.task("bad").state is TaskState.REJECTED
-        assert store.task("bad").reason.startswith("its specification")
-        assert len(store.task("bad").reason) < 400
+        for name, spec in rows.items():
+            assert store.task(name).state is TaskState.REJECTED, spec
+            assert store.task(name).reason.startswith("its specification"), spec
+            assert len(store.task(name).reason) < 400
         assert store.task("good").state is TaskState.FINISHED
         check_end(world, store)
 
