@@ -4,9 +4,11 @@ import re
 
 import pytest
 
+from p4reduce_course.frame.report import Wrong
+from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import SandboxSwitches
 from p4reduce_course.sandbox.trail import TrailStep
-from p4reduce_course.trail import Departure, Trail
+from p4reduce_course.trail import Departure, Trail, where_in_python
 from tests.support.labs import SOLUTIONS
 
 DATA = bytes.fromhex("02aa00000001 02bb00000001".replace(" ", ""))
@@ -124,3 +126,70 @@ def test_what_the_skeleton_has_is_followed_and_not_told():
     said = trail(HEAVY, load(500), load(1), given=given).where(Departure("field", "load.estimate"))
     assert "row0.read" not in said
     assert "row1.read" in said
+
+
+MEAN = """\
+class Hook:
+    def __init__(self, workers):
+        self.workers = workers
+        self.sums = []
+
+    def add(self, value):
+        self.sums.append(twice(value) + 1)
+
+    def mean(self):
+        total = sum(self.sums)
+        return total // self.workers
+
+
+def twice(value):
+    return value * 3
+
+
+HOOKS = []
+
+
+def create(workers):
+    HOOKS[:] = [Hook(workers)]
+
+
+def add(value):
+    HOOKS[0].add(value)
+
+
+def mean():
+    return HOOKS[0].mean()
+"""
+
+
+def python_trail(tmp_path, text, *calls, given=""):
+    path = tmp_path / "hook.py"
+    path.write_text(text)
+    with StudentCode(path) as code:
+        for name, *arguments in calls:
+            code.call(name, *arguments)
+        return where_in_python(text, code.trail(anew=True), given)
+
+
+def test_a_result_is_followed_to_the_lines_of_earlier_calls(tmp_path):
+    said = python_trail(tmp_path, MEAN, ("create", 4), ("add", 5), ("mean",), given="    return HOOKS[0].mean()\n")
+    assert said == (
+        f"{line(MEAN, 'return total // self.workers').capitalize()} returns 4 (total 16, self.workers 4). "
+        f"total is what {line(MEAN, 'total = sum(self.sums)')} sets: 16 (self.sums [16]). "
+        f"Hook.sums is what {line(MEAN, 'self.sums.append(twice(value) + 1)')} sets: [16] (self.sums [], value 5). "
+        f"{line(MEAN, 'return value * 3').capitalize()} returns 15 (value 5). "
+        f"Hook.sums is what {line(MEAN, 'self.sums = []')} sets: []"
+    )
+
+
+def test_a_line_that_raises_is_told_and_no_address_is(tmp_path):
+    text = MEAN.replace("self.sums = []", "self.sums, self.other = None, object()")
+    path = tmp_path / "hook.py"
+    path.write_text(text)
+    with StudentCode(path) as code:
+        code.call("create", 4)
+        with pytest.raises(Wrong):
+            code.call("add", 5)
+        said = where_in_python(text, code.trail(anew=True))
+    assert "raises AttributeError" in said
+    assert " at 0x" not in said
