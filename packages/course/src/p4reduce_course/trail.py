@@ -265,15 +265,15 @@ class Trail:
 
     def _inputs(self, step: TrailStep) -> dict[str, int]:
         """Returns names and values that a step read, with those of temporary variables in their place."""
-        found = dict[str, int]()
+        read = dict[str, int]()
         before = self._steps[: self._steps.index(step)]
         for name, value in step.reads:
             made = next((s for s in reversed(before) if s.kind == "set" and s.name == name), None)
             if not _TEMPORARY.search(name):
-                found[name] = value
+                read[name] = value
             elif made is not None:
-                found |= self._inputs(made)
-        return found
+                read |= self._inputs(made)
+        return read
 
     def _would(self, name: str, between: Sequence[TrailStep]) -> Iterator[str]:
         """Yields lines that would have set a variable, and did not, behind a condition that some steps decided."""
@@ -474,8 +474,8 @@ class Trail:
     @cached_property
     def _constants(self) -> dict[str, str]:
         """Returns the constants of the program, as they are written, without the width of numbers."""
-        found = re.findall(r"\bconst\s+bit<\d+>\s+(\w+)\s*=\s*([^;]+);", self._code)
-        return {name: re.sub(r"\b\d+w(?=\d)", "", " ".join(value.split())) for name, value in found}
+        declared = re.findall(r"\bconst\s+bit<\d+>\s+(\w+)\s*=\s*([^;]+);", self._code)
+        return {name: re.sub(r"\b\d+w(?=\d)", "", " ".join(value.split())) for name, value in declared}
 
     @cached_property
     def _parsed(self) -> tuple[dict[int, tuple[_Within, ...]], dict[int, int]]:
@@ -598,14 +598,14 @@ def _used(node: ast.stmt | None) -> list[str]:
         parts = [node.iter]
     elif isinstance(node, ast.If | ast.While):
         parts = [node.test]
-    found = list[str]()
+    names = list[str]()
     for part in parts:
         for inner in ast.walk(part):
             if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id == "self":
-                found.append(f"self.{inner.attr}")
+                names.append(f"self.{inner.attr}")
             elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load) and inner.id != "self":
-                found.append(inner.id)
-    return list(dict.fromkeys(found))
+                names.append(inner.id)
+    return list(dict.fromkeys(names))
 
 
 def _origin(steps: Sequence[LineStep], place: int, name: str) -> int | None:

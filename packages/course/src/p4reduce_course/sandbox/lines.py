@@ -74,7 +74,7 @@ def _values(frame: FrameType) -> Iterator[tuple[str, str]]:
     for name, value in frame.f_locals.items():
         if name == "self":
             attributes = getattr(value, "__dict__", {})
-            yield from ((f"{type(value).__name__}.{key}", shown(one)) for key, one in list(attributes.items()))
+            yield from ((f"{type(value).__name__}.{key}", shown(member)) for key, member in list(attributes.items()))
         else:
             yield name, shown(value)
 
@@ -82,10 +82,10 @@ def _values(frame: FrameType) -> Iterator[tuple[str, str]]:
 def shown(value: Any) -> str:
     """Returns a value as a short text; an empty one for an object whose text says nothing of it."""
     if isinstance(value, np.ndarray):
-        first = ", ".join(f"{one:.4g}" for one in value.reshape(-1)[:_MEMBERS].tolist())
+        first = ", ".join(f"{number:.4g}" for number in value.reshape(-1)[:_MEMBERS].tolist())
         return f"[{first}{', ...' if value.size > _MEMBERS else ''}]"
     if isinstance(value, dict):
-        parts = [f"{key!r}: {shown(one)}" for key, one in list(value.items())[:_MEMBERS]]
+        parts = [f"{key!r}: {shown(member)}" for key, member in list(value.items())[:_MEMBERS]]
         text = f"{{{', '.join(parts)}{', ...' if len(value) > _MEMBERS else ''}}}"
     elif isinstance(value, list | tuple):
         inner = ", ".join(map(shown, value[:_MEMBERS])) + (", ..." if len(value) > _MEMBERS else "")

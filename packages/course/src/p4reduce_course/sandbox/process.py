@@ -362,7 +362,7 @@ class StudentCode(Apart):
 
         ``anew``: repeats all calls since `begin`, with the same answers, because the last one depends on them.
         """
-        found: list[LineStep] = []
+        steps: list[LineStep] = []
         calls = list(self._calls) if anew else [self._last]
         try:
             if anew:
@@ -375,15 +375,17 @@ class StudentCode(Apart):
                         raise Untold("no answer")
                     return waiting.pop(0)
 
-                services = {one.name: answer for each in calls for one in each.arguments if isinstance(one, Remote)}
-                base = max((step.call for step in found), default=-1) + 1
-                steps = self.call(TRAIL, call.name, *call.arguments, services=services)
-                found += [LineStep.of(step, base) for step in steps]
+                services = {
+                    given.name: answer for each in calls for given in each.arguments if isinstance(given, Remote)
+                }
+                base = max((step.call for step in steps), default=-1) + 1
+                told = self.call(TRAIL, call.name, *call.arguments, services=services)
+                steps += [LineStep.of(step, base) for step in told]
         except (Wrong, OSError, UnicodeDecodeError, TypeError, ValueError):
             return []
         finally:
             self._last = calls[-1] if calls else self._last
-        return found
+        return steps
 
     @property
     def ended(self) -> bool:
