@@ -128,6 +128,27 @@ def test_what_the_skeleton_has_is_followed_and_not_told():
     assert "row1.read" in said
 
 
+def test_a_cell_beyond_the_end_of_a_register_is_told():
+    text = HEAVY.replace("row0.read(count0, cell0);", "row0.read(count0, cell0 + 100);")
+    said = trail(text, load(500), load(1)).where(Departure("field", "load.estimate"))
+    assert re.search(
+        r"'row0.read\(count0, cell0 \+ 100\);' reads from cell 1\d\d of row0, beyond its end: it stays 0", said
+    )
+
+
+def test_a_condition_in_an_action_that_kept_a_field_is_told_and_no_checksum():
+    header = bytes.fromhex("4500001c000000004006") + bytes(2) + bytes([10, 0, 0, 1, 10, 1, 2, 3])
+    total = sum(int.from_bytes(header[at : at + 2], "big") for at in range(0, 20, 2))
+    checksum = ~(total % 0xFFFF) & 0xFFFF
+    frame = DATA + b"\x08\x00" + header[:10] + checksum.to_bytes(2, "big") + header[12:] + bytes(8)
+    old = "        hdr.ipv4.ttl = hdr.ipv4.ttl - 1;"
+    text = ROUTER.replace(old, f"        if (hdr.udp.isValid()) {{ {old.strip()} }}")
+    entries = "tables: [{table: route, match: {hdr.ipv4.dst: 10.1.0.0/16}, action: via, params: {mac: 2, port: 4}}]"
+    said = trail(text, frame, entries=entries).where(Departure("field", "ipv4.ttl"))
+    assert "hdr.ipv4.ttl - 1; }' would set ipv4.ttl, and does not run: false (hdr.udp.isValid 0)" in said
+    assert "hdr.ipv4.id, hdr.ipv4.flags" not in said
+
+
 MEAN = """\
 class Hook:
     def __init__(self, workers):

@@ -22,7 +22,7 @@ from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import GradingTask
 from p4reduce_course.frame.likeness import without_comments
 from p4reduce_course.sandbox.process import LineStep, StudentCode
-from p4reduce_course.sandbox.trail import TrailStep
+from p4reduce_course.sandbox.trail import BEYOND, TrailStep
 
 _STATES: Final = 5
 """most states of a parser in the text"""
@@ -223,6 +223,8 @@ class Trail:
 
     def _cell(self, step: TrailStep) -> str:
         """Returns what a read of a register gave, and who wrote that."""
+        if step.text.endswith(BEYOND):
+            return f"reads from cell {step.cell} of {step.text}: it stays {_number(step.after)}"
         told = f"reads from cell {step.cell} of {step.text}: {_number(step.after)}"
         place = self._steps.index(step)
         for number in range(len(self.frames) - 1, -1, -1):
@@ -290,13 +292,18 @@ class Trail:
             if decided is None and any(a.action in actions for at in ran for a in self._within.get(at, ()) if a.action):
                 decided = self._skipped(blocks[-1], name)
             if decided is not None and bool(decided.after) != blocks[-1].branch:
-                why = self._condition(decided, bool(decided.after)).removeprefix(self._at(line)).removeprefix(" is ")
+                why = self._condition(decided, bool(decided.after)).removeprefix(f"{self._at(line)} is ")
                 yield f"{self._at(line)} would set {name}, and does not run: {why}"
 
     def _skipped(self, within: _Within, name: str) -> TrailStep:
         """Returns the condition of a block of an action that did not run; the compiler leaves no step for these."""
         words = re.findall(r"[A-Za-z_]\w*(?:\.\w+)*", self._statement(within.line).partition("{")[0])
         last = {self._local(step.name): step.after for step in self._steps if step.kind in ("set", "read")}
+        last |= {
+            word: int(self._valid(word.removesuffix(".isValid").removeprefix("hdr."), self._steps))
+            for word in words
+            if word.endswith(".isValid")
+        }
         reads = [(word, last[word]) for word in dict.fromkeys(words) if word in last and word != name]
         return TrailStep("if", within.line, "", 0, int(not within.branch), -1, reads, "")
 
@@ -400,13 +407,14 @@ class Trail:
 
     def _kept(self, pattern: str, what: str, *, quiet: bool = False) -> Iterator[str]:
         """Yields lines that fit a pattern and did not run, with what kept them; ``quiet``: none is no problem."""
-        ran = {step.line for step in self._steps}
+        ran = {step.line for step in self._steps if step.kind != "if"}
         lines = [n for n, line in enumerate(self._bare, start=1) if re.search(pattern, line)]
+        lines = [line for line in lines if line not in self._checksums]
         if not lines and not quiet:
             yield f"no line of the program would {what}"
         reasons = {self._why_not(line): line for line in reversed(lines) if line not in ran}
         for line in sorted(reasons.values())[:_KEPT]:
-            why = self._why_not(line)
+            why = self._why_not(line).removeprefix(f"{self._at(line)} is ")
             yield f"{self._at(line)} would {what}, and does not run" + (f": {why}" if why else "")
 
     def _why_not(self, line: int) -> str:
@@ -416,9 +424,30 @@ class Trail:
                 if not any(step.text == within.action for step in tables):
                     others = [step for step in tables if step.name.rpartition(".")[2] in self._tables_of(within.action)]
                     return self._table(others[-1]) if others else f"nothing runs {within.action}"
-            elif (decided := self._decided(within.line)) is not None and bool(decided.after) != within.branch:
+            elif (decided := self._decided(within.line)) is None and line in self._within and self._in_action(line):
+                return self._condition(self._skipped(within, ""), not within.branch)
+            elif decided is not None and bool(decided.after) != within.branch:
                 return self._condition(decided, bool(decided.after))
         return self._ended(line)
+
+    def _in_action(self, line: int) -> bool:
+        """Returns whether a line is in an action that ran."""
+        actions = {within.action for within in self._within[line] if within.action}
+        return any(within.action in actions for step in self._steps for within in self._within.get(step.line, ()))
+
+    @cached_property
+    def _checksums(self) -> set[int]:
+        """Returns the lines of statements that verify or update checksums."""
+        lines = set[int]()
+        for first, code in enumerate(self._bare, start=1):
+            if re.search(r"\b(?:verify|update)_checksum\w*\s*\(", code):
+                depth = 0
+                for line in range(first, len(self._bare) + 1):
+                    lines.add(line)
+                    depth += self._bare[line - 1].count("(") - self._bare[line - 1].count(")")
+                    if depth <= 0:
+                        break
+        return lines
 
     def _ended(self, line: int) -> str:
         """Returns the ``return`` or ``exit`` before a line that ended its control; empty if there is none."""
