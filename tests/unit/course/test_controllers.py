@@ -10,7 +10,7 @@ from p4reduce_course.frame.report import Wrong
 from p4reduce_course.lab06 import KINDS, draw
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode, Untold
-from tests.support.labs import mutants, spoilt
+from tests.support.labs import Mutant, mutants, spoilt
 
 LINKS = [("h1", "s1"), ("h2", "s1"), ("h3", "s2"), ("s1", "s2"), ("s1", "s3"), ("s2", "s3")]
 HELD = Held(election=9, first_group=3, first_rid=3)
@@ -141,3 +141,26 @@ def test_slots_that_are_not_cleared_show_on_packets(tmp_path, monkeypatch):
     said = [check.finding.said for check in report.checks if check.finding]
     assert len(said) == 2
     assert all("reason 11: wrong seq" in text for text in said), said
+
+
+DELETED = """\
+    started = start(network, new, p4rt)
+    for switch, entries in given["written", old["job"]].items():
+        p4rt.delete(switch, entries[::-1])
+    return started
+"""
+PEER = '"hdr.ipv4.src": to["ip"], **key}'
+INSTALL = "for switch in set(parents.values())"
+CHANGE = DELETED.partition("\n")[2].partition("    return")[0] + "    return start(network, new, p4rt)\n"
+MISSING = [
+    ("06", f"port, {PEER}", f"bit + 1, {PEER}", "There is one with its address for port "),
+    ("06", PEER, PEER.replace("to[", 'network["switches"][switch]['), "There is one for its port with the address 10."),
+    ("06", f"{INSTALL}:", f'{INSTALL} - {{network["root"]}}:', "is the job's root, and has no entries"),
+    ("07", CHANGE, DELETED, "it was written, and was deleted or replaced later"),
+]
+
+
+@pytest.mark.parametrize(("number", "old", "new", "words"), MISSING)
+def test_an_entry_that_is_missing_is_told_with_what_stands_there(number, old, new, words, tmp_path):
+    report = grade(spoilt(number, Mutant("missing", "controller.py", old, new, ()), tmp_path / "mine"))
+    assert words in next(check.finding.said for check in report.checks if check.finding is not None)

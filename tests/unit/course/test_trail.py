@@ -4,9 +4,11 @@ import re
 
 import pytest
 
+from p4reduce_course.frame.report import Wrong
+from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import SandboxSwitches
 from p4reduce_course.sandbox.trail import TrailStep
-from p4reduce_course.trail import Departure, Trail
+from p4reduce_course.trail import Departure, Trail, where_in_python
 from tests.support.labs import SOLUTIONS
 
 DATA = bytes.fromhex("02aa00000001 02bb00000001".replace(" ", ""))
@@ -124,3 +126,91 @@ def test_what_the_skeleton_has_is_followed_and_not_told():
     said = trail(HEAVY, load(500), load(1), given=given).where(Departure("field", "load.estimate"))
     assert "row0.read" not in said
     assert "row1.read" in said
+
+
+def test_a_cell_beyond_the_end_of_a_register_is_told():
+    text = HEAVY.replace("row0.read(count0, cell0);", "row0.read(count0, cell0 + 100);")
+    said = trail(text, load(500), load(1)).where(Departure("field", "load.estimate"))
+    assert re.search(
+        r"'row0.read\(count0, cell0 \+ 100\);' reads from cell 1\d\d of row0, beyond its end: it stays 0", said
+    )
+
+
+def test_a_condition_in_an_action_that_kept_a_field_is_told_and_no_checksum():
+    header = bytes.fromhex("4500001c000000004006") + bytes(2) + bytes([10, 0, 0, 1, 10, 1, 2, 3])
+    total = sum(int.from_bytes(header[at : at + 2], "big") for at in range(0, 20, 2))
+    checksum = ~(total % 0xFFFF) & 0xFFFF
+    frame = DATA + b"\x08\x00" + header[:10] + checksum.to_bytes(2, "big") + header[12:] + bytes(8)
+    old = "        hdr.ipv4.ttl = hdr.ipv4.ttl - 1;"
+    text = ROUTER.replace(old, f"        if (hdr.udp.isValid()) {{ {old.strip()} }}")
+    entries = "tables: [{table: route, match: {hdr.ipv4.dst: 10.1.0.0/16}, action: via, params: {mac: 2, port: 4}}]"
+    said = trail(text, frame, entries=entries).where(Departure("field", "ipv4.ttl"))
+    assert "hdr.ipv4.ttl - 1; }' would set ipv4.ttl, and does not run: false (hdr.udp.isValid 0)" in said
+    assert "hdr.ipv4.id, hdr.ipv4.flags" not in said
+
+
+MEAN = """\
+class Hook:
+    def __init__(self, workers):
+        self.workers = workers
+        self.sums = []
+
+    def add(self, value):
+        self.sums.append(twice(value) + 1)
+
+    def mean(self):
+        total = sum(self.sums)
+        return total // self.workers
+
+
+def twice(value):
+    return value * 3
+
+
+HOOKS = []
+
+
+def create(workers):
+    HOOKS[:] = [Hook(workers)]
+
+
+def add(value):
+    HOOKS[0].add(value)
+
+
+def mean():
+    return HOOKS[0].mean()
+"""
+
+
+def python_trail(tmp_path, text, *calls, given=""):
+    path = tmp_path / "hook.py"
+    path.write_text(text)
+    with StudentCode(path) as code:
+        for name, *arguments in calls:
+            code.call(name, *arguments)
+        return where_in_python(text, code.trail(anew=True), given)
+
+
+def test_a_result_is_followed_to_the_lines_of_earlier_calls(tmp_path):
+    said = python_trail(tmp_path, MEAN, ("create", 4), ("add", 5), ("mean",), given="    return HOOKS[0].mean()\n")
+    assert said == (
+        f"{line(MEAN, 'return total // self.workers').capitalize()} returns 4 (total 16, self.workers 4). "
+        f"total is what {line(MEAN, 'total = sum(self.sums)')} sets: 16 (self.sums [16]). "
+        f"Hook.sums is what {line(MEAN, 'self.sums.append(twice(value) + 1)')} sets: [16] (self.sums [], value 5). "
+        f"{line(MEAN, 'return value * 3').capitalize()} returns 15 (value 5). "
+        f"Hook.sums is what {line(MEAN, 'self.sums = []')} sets: []"
+    )
+
+
+def test_a_line_that_raises_is_told_and_no_address_is(tmp_path):
+    text = MEAN.replace("self.sums = []", "self.sums, self.other = None, object()")
+    path = tmp_path / "hook.py"
+    path.write_text(text)
+    with StudentCode(path) as code:
+        code.call("create", 4)
+        with pytest.raises(Wrong):
+            code.call("add", 5)
+        said = where_in_python(text, code.trail(anew=True))
+    assert "raises AttributeError" in said
+    assert " at 0x" not in said

@@ -247,7 +247,7 @@ def unlike(text: str, given: str = "") -> str:
     for number, code in enumerate(bare, start=1):
         if re.search(r"[A-Za-z_]\d", code):
             alike[re.sub(r"\d+", "0", " ".join(code.split()))].append(number)
-    best, said = 0, ""
+    best, sentence = 0, ""
     for lines in alike.values():
         digits = {line: re.findall(r"\d+", bare[line - 1]) for line in lines}
         for line in lines if len(lines) >= _ALIKE_LINES else ():
@@ -256,8 +256,8 @@ def unlike(text: str, given: str = "") -> str:
             if line not in left and len(fits) > best and (wrong := _misfit(others, fits, digits[line])):
                 known = " and ".join(str(other) for other in lines if other != line)
                 best = len(fits)
-                said = f"line {line}, '{' '.join(bare[line - 1].split())}', is not like lines {known}: {wrong}"
-    return said
+                sentence = f"line {line}, '{' '.join(bare[line - 1].split())}', is not like lines {known}: {wrong}"
+    return sentence
 
 
 def _varying(rows: Sequence[Sequence[str]]) -> list[int]:

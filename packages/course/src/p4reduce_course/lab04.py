@@ -17,6 +17,7 @@ from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep,
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.process import StudentCode
+from p4reduce_course.trail import trail_of
 
 # Grading of lab 04: exact sums, as fractions, are compared with the values of the student's integers.
 
@@ -53,7 +54,10 @@ def grade(task: GradingTask) -> Iterator[Check]:
         steps = placed(
             task,
             own,
-            lambda step: in_python(task.answers / FILE, given, step, lambda other: _Grader(task, other).steps()),
+            lambda step: (
+                in_python(task.answers / FILE, given, step, lambda other: _Grader(task, other).steps())
+                or trail_of(task, FILE, [code])
+            ),
         )
         yield from run_steps(task, steps)
 

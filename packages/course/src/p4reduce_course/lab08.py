@@ -16,6 +16,7 @@ from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.sandbox.process import StudentCode
+from p4reduce_course.trail import trail_of
 from p4switch.base.values import PS_PER_S
 
 # Grading of lab 08: predictions are compared with runs of packets in virtual time; findings name what is left out.
@@ -97,7 +98,10 @@ def grade(task: GradingTask) -> Iterator[Check]:
         steps = placed(
             task,
             own,
-            lambda step: in_python(task.answers / FILE, given, step, lambda other: _Grader(task, other).steps()),
+            lambda step: (
+                in_python(task.answers / FILE, given, step, lambda other: _Grader(task, other).steps())
+                or trail_of(task, FILE, [code])
+            ),
         )
         yield from run_steps(task, steps)
 

@@ -17,15 +17,15 @@ from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.workers.training.digits import Dataset, Mlp
-from p4reduce_course.culprit import repeated
+from p4reduce_course.culprit import placed, repeated
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
 from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode, Untold
+from p4reduce_course.trail import trail_of
 
 # Ranks of a training: the student's code runs in one process per rank, and P4 switches in virtual time join them.
-
 
 Floats = NDArray[np.float32]
 LANES: Final = 256
@@ -279,7 +279,6 @@ def _disagreement(ranks: Mapping[int, LabRank], error: str) -> str:
 
 # The models: tensors of a large model for times and bytes, and a small one with its own data for accuracy.
 
-
 BLOCKS: Final = 16
 SMALL: Final = 6
 """small tensors of a block, besides one large tensor"""
@@ -394,7 +393,6 @@ class RanksTask:
 
 # Explanations of a wrong mean and of a slow step.
 
-
 _NEAR: Final = 1e-5
 
 
@@ -469,7 +467,8 @@ def net_of(draws: Draws) -> Net:
 def grade(task: GradingTask) -> Iterator[Check]:
     """Yields all checks of lab 09."""
     with Ranks(task.answers / FILE, task.seen) as ranks:
-        yield from run_steps(task, repeated(_Grader(task, ranks).steps(), ranks.codes, task.folder))
+        steps = repeated(_Grader(task, ranks).steps(), ranks.codes, task.folder)
+        yield from run_steps(task, placed(task, steps, lambda _: trail_of(task, FILE, ranks.codes, anew=True)))
 
 
 class _Grader:

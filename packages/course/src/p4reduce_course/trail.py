@@ -1,4 +1,4 @@
-"""Tells where a program first departs from what a frame needs: the student's own line, with the values it had.
+"""Tells where a program first departs from what is needed: the student's own line, with the values it had.
 
 The steps of the failing frame are followed back from what is wrong: the last statement that set it, the conditions
 and tables that let it run, and the registers and frames from which its value and theirs came. Lines that would have
@@ -9,16 +9,20 @@ Debugging", 1999.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, islice, takewhile
+from itertools import chain, takewhile
 from typing import Final, Literal
 
 from p4reduce_course.culprit import lines_left, tokens_of
+from p4reduce_course.frame.grading import skeleton_of
+from p4reduce_course.frame.lab import GradingTask
 from p4reduce_course.frame.likeness import without_comments
-from p4reduce_course.sandbox.trail import TrailStep
+from p4reduce_course.sandbox.process import LineStep, StudentCode
+from p4reduce_course.sandbox.trail import BEYOND, TrailStep
 
 _STATES: Final = 5
 """most states of a parser in the text"""
@@ -91,8 +95,7 @@ class Trail:
         self.lines.clear()
         self._open.clear()
         self._since_told.clear()
-        parts = list(islice(_once(chain(self._parts(wrong), self._sources())), _PARTS))
-        return ". ".join(f"{part[:1].upper()}{part[1:]}" if part.startswith(_PLAIN) else part for part in parts)
+        return _sentences(chain(self._parts(wrong), self._sources()))
 
     def _parts(self, wrong: Departure) -> Iterator[str]:
         match wrong.kind:
@@ -220,6 +223,8 @@ class Trail:
 
     def _cell(self, step: TrailStep) -> str:
         """Returns what a read of a register gave, and who wrote that."""
+        if step.text.endswith(BEYOND):
+            return f"reads from cell {step.cell} of {step.text}: it stays {_number(step.after)}"
         told = f"reads from cell {step.cell} of {step.text}: {_number(step.after)}"
         place = self._steps.index(step)
         for number in range(len(self.frames) - 1, -1, -1):
@@ -262,15 +267,15 @@ class Trail:
 
     def _inputs(self, step: TrailStep) -> dict[str, int]:
         """Returns names and values that a step read, with those of temporary variables in their place."""
-        found = dict[str, int]()
+        read = dict[str, int]()
         before = self._steps[: self._steps.index(step)]
         for name, value in step.reads:
             made = next((s for s in reversed(before) if s.kind == "set" and s.name == name), None)
             if not _TEMPORARY.search(name):
-                found[name] = value
+                read[name] = value
             elif made is not None:
-                found |= self._inputs(made)
-        return found
+                read |= self._inputs(made)
+        return read
 
     def _would(self, name: str, between: Sequence[TrailStep]) -> Iterator[str]:
         """Yields lines that would have set a variable, and did not, behind a condition that some steps decided."""
@@ -287,13 +292,18 @@ class Trail:
             if decided is None and any(a.action in actions for at in ran for a in self._within.get(at, ()) if a.action):
                 decided = self._skipped(blocks[-1], name)
             if decided is not None and bool(decided.after) != blocks[-1].branch:
-                why = self._condition(decided, bool(decided.after)).removeprefix(self._at(line)).removeprefix(" is ")
+                why = self._condition(decided, bool(decided.after)).removeprefix(f"{self._at(line)} is ")
                 yield f"{self._at(line)} would set {name}, and does not run: {why}"
 
     def _skipped(self, within: _Within, name: str) -> TrailStep:
         """Returns the condition of a block of an action that did not run; the compiler leaves no step for these."""
         words = re.findall(r"[A-Za-z_]\w*(?:\.\w+)*", self._statement(within.line).partition("{")[0])
         last = {self._local(step.name): step.after for step in self._steps if step.kind in ("set", "read")}
+        last |= {
+            word: int(self._valid(word.removesuffix(".isValid").removeprefix("hdr."), self._steps))
+            for word in words
+            if word.endswith(".isValid")
+        }
         reads = [(word, last[word]) for word in dict.fromkeys(words) if word in last and word != name]
         return TrailStep("if", within.line, "", 0, int(not within.branch), -1, reads, "")
 
@@ -397,13 +407,14 @@ class Trail:
 
     def _kept(self, pattern: str, what: str, *, quiet: bool = False) -> Iterator[str]:
         """Yields lines that fit a pattern and did not run, with what kept them; ``quiet``: none is no problem."""
-        ran = {step.line for step in self._steps}
+        ran = {step.line for step in self._steps if step.kind != "if"}
         lines = [n for n, line in enumerate(self._bare, start=1) if re.search(pattern, line)]
+        lines = [line for line in lines if line not in self._checksums]
         if not lines and not quiet:
             yield f"no line of the program would {what}"
         reasons = {self._why_not(line): line for line in reversed(lines) if line not in ran}
         for line in sorted(reasons.values())[:_KEPT]:
-            why = self._why_not(line)
+            why = self._why_not(line).removeprefix(f"{self._at(line)} is ")
             yield f"{self._at(line)} would {what}, and does not run" + (f": {why}" if why else "")
 
     def _why_not(self, line: int) -> str:
@@ -413,9 +424,30 @@ class Trail:
                 if not any(step.text == within.action for step in tables):
                     others = [step for step in tables if step.name.rpartition(".")[2] in self._tables_of(within.action)]
                     return self._table(others[-1]) if others else f"nothing runs {within.action}"
-            elif (decided := self._decided(within.line)) is not None and bool(decided.after) != within.branch:
+            elif (decided := self._decided(within.line)) is None and line in self._within and self._in_action(line):
+                return self._condition(self._skipped(within, ""), not within.branch)
+            elif decided is not None and bool(decided.after) != within.branch:
                 return self._condition(decided, bool(decided.after))
         return self._ended(line)
+
+    def _in_action(self, line: int) -> bool:
+        """Returns whether a line is in an action that ran."""
+        actions = {within.action for within in self._within[line] if within.action}
+        return any(within.action in actions for step in self._steps for within in self._within.get(step.line, ()))
+
+    @cached_property
+    def _checksums(self) -> set[int]:
+        """Returns the lines of statements that verify or update checksums."""
+        lines = set[int]()
+        for first, code in enumerate(self._bare, start=1):
+            if re.search(r"\b(?:verify|update)_checksum\w*\s*\(", code):
+                depth = 0
+                for line in range(first, len(self._bare) + 1):
+                    lines.add(line)
+                    depth += self._bare[line - 1].count("(") - self._bare[line - 1].count(")")
+                    if depth <= 0:
+                        break
+        return lines
 
     def _ended(self, line: int) -> str:
         """Returns the ``return`` or ``exit`` before a line that ended its control; empty if there is none."""
@@ -471,8 +503,8 @@ class Trail:
     @cached_property
     def _constants(self) -> dict[str, str]:
         """Returns the constants of the program, as they are written, without the width of numbers."""
-        found = re.findall(r"\bconst\s+bit<\d+>\s+(\w+)\s*=\s*([^;]+);", self._code)
-        return {name: re.sub(r"\b\d+w(?=\d)", "", " ".join(value.split())) for name, value in found}
+        declared = re.findall(r"\bconst\s+bit<\d+>\s+(\w+)\s*=\s*([^;]+);", self._code)
+        return {name: re.sub(r"\b\d+w(?=\d)", "", " ".join(value.split())) for name, value in declared}
 
     @cached_property
     def _parsed(self) -> tuple[dict[int, tuple[_Within, ...]], dict[int, int]]:
@@ -490,13 +522,139 @@ class Trail:
         return self._parsed[1]
 
 
-def _once(parts: Iterable[str]) -> Iterator[str]:
-    """Yields sentences that are not empty, each once, as soon as it is asked for."""
-    seen = {""}
+# Python.
+
+
+def trail_of(task: GradingTask, name: str, codes: Sequence[StudentCode], *, anew: bool = False) -> str:
+    """Returns sentences about how the last call of the first process came to its result; empty if nothing is known.
+
+    ``name``: of the file. ``anew``: the call depends on those before it.
+    """
+    try:
+        text = (task.answers / name).read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return where_in_python(text, codes[0].trail(anew=anew), skeleton_of(task, name)) if codes else ""
+
+
+def where_in_python(text: str, steps: Sequence[LineStep], given: str = "") -> str:
+    """Returns sentences about how the last call came to its result; empty if nothing is known.
+
+    ``given``: the skeleton, whose lines are followed and not told.
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return ""
+    lines = text.splitlines()
+    left = lines_left(lines, given.splitlines())
+    return _sentences(_lines(tree, lines, left, steps))
+
+
+def _lines(tree: ast.Module, lines: Sequence[str], left: set[int], steps: Sequence[LineStep]) -> Iterator[str]:
+    ends = [place for place, step in enumerate(steps) if not step.name and step.above < 0]
+    statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and not hasattr(node, "body")]
+    statements += [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While | ast.If | ast.With)]
+    waiting, seen, told_lines = ends[-1:], set(ends[-1:]), set(left)
+    while waiting:
+        place = waiting.pop(0)
+        step = steps[place]
+        node = next((node for node in statements if _first(node) <= step.line <= _last(node)), None)
+        used = _used(node)
+        sources = list[int]()
+        values = list[str]()
+        for name in used:
+            origin = _origin(steps, place, name)
+            if origin is not None:
+                sources.append(origin)
+                values += [f"{name} {steps[origin].value}"] if steps[origin].value else []
+        begin = min(sources, default=0)
+        returned = {
+            steps[at].line: at
+            for at in range(begin, place)
+            if not steps[at].name and steps[at].above == step.call and node is not None
+            and _first(node) <= steps[at].from_ <= _last(node)
+        }  # fmt: skip
+        if node is not None and step.line not in told_lines and not _moves(node):
+            told_lines.add(step.line)
+            code = " ".join(" ".join(lines[_first(node) - 1 : _last(node)]).split())
+            shown = f"line {_first(node)}, '{code if len(code) <= _SHOWN else code[: _SHOWN - 1] + '…'}'"
+            told = f" ({', '.join(values[:_INPUTS])})" if values else ""
+            if step.name:
+                yield f"{step.name} is what {shown} sets: {step.value}{told}"
+            elif isinstance(node, ast.Return) or step.value.startswith("raises"):
+                yield f"{shown} {step.value if step.value.startswith('raises') else f'returns {step.value}'}{told}"
+        for at in (*reversed(returned.values()), *sources):
+            if at not in seen:
+                seen.add(at)
+                waiting.insert(0 if at in returned.values() else len(waiting), at)
+
+
+def _moves(node: ast.AST) -> bool:
+    """Returns whether a statement only passes values on, and computes none."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            return all(map(_moves, [*targets, value]))
+        case ast.Return(value=ast.expr() as value) | ast.For(iter=value) | ast.Starred(value=value):
+            return _moves(value)
+        case ast.Call(func=ast.Name(id="zip" | "enumerate" | "reversed"), args=given):
+            return all(map(_moves, given))
+        case ast.Subscript(value=value, slice=ast.Name()) | ast.Attribute(value=value):
+            return _moves(value)
+        case ast.Tuple(elts=members):
+            return all(map(_moves, members))
+    return isinstance(node, ast.Name)
+
+
+def _first(node: ast.stmt) -> int:
+    return node.lineno
+
+
+def _last(node: ast.stmt) -> int:
+    """Returns the last line of a statement, or of the head of one that has a body."""
+    body = getattr(node, "body", None)
+    return max(node.lineno, body[0].lineno - 1) if body else node.end_lineno or node.lineno
+
+
+def _used(node: ast.stmt | None) -> list[str]:
+    """Returns the variables that a statement reads, and the attributes of ``self``."""
+    if node is None:
+        return []
+    parts: list[ast.AST] = [node]
+    if isinstance(node, ast.Assign):
+        parts = [node.value, *node.targets]
+    elif isinstance(node, ast.For):
+        parts = [node.iter]
+    elif isinstance(node, ast.If | ast.While):
+        parts = [node.test]
+    names = list[str]()
     for part in parts:
-        if part not in seen:
-            seen.add(part)
-            yield part
+        for inner in ast.walk(part):
+            if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id == "self":
+                names.append(f"self.{inner.attr}")
+            elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load) and inner.id != "self":
+                names.append(inner.id)
+    return list(dict.fromkeys(names))
+
+
+def _origin(steps: Sequence[LineStep], place: int, name: str) -> int | None:
+    """Returns the place of the last step before another one that set a variable of the same call, or an attribute."""
+    attribute = name.removeprefix("self") if name.startswith("self.") else ""
+    for at in range(place - 1, -1, -1):
+        step = steps[at]
+        if step.name.endswith(attribute) if attribute else (step.call == steps[place].call and step.name == name):
+            return at
+    return None
+
+
+def _sentences(parts: Iterable[str]) -> str:
+    """Returns the first parts that are not empty, each once, as sentences; no more than these are asked for."""
+    seen = dict[str, None]()
+    for part in parts:
+        seen |= {part: None} if part else {}
+        if len(seen) == _PARTS:
+            break
+    return ". ".join(f"{part[:1].upper()}{part[1:]}" if part.startswith(_PLAIN) else part for part in seen)
 
 
 def _in_code(name: str) -> str:

@@ -163,6 +163,8 @@ def _job(book: Book, plan: Plan, aggregator: Aggregator, where: str) -> EntryRow
     if entry is None:
         problem = f"{name} has no entry of table job for job {plan.job}, epoch {plan.epoch}"
         others = sorted(epoch for job, epoch in jobs if job == plan.job)
+        if (name, plan.job, plan.epoch) in book.ever:
+            raise Wrong(f"{problem}: it was written, and was deleted or replaced later", where)
         if others:
             problem += f"; it has one for epoch {others[-1]}: a stale epoch. Workers send epoch {plan.epoch}"
             raise Wrong(f"{problem}, and all their packets are refused, reason 7", where)
@@ -170,6 +172,8 @@ def _job(book: Book, plan: Plan, aggregator: Aggregator, where: str) -> EntryRow
         roots = [switch for switch, row in held.items() if row is not None and row.action == "root"]
         if roots and plan.root not in roots:
             raise Wrong(f"{problem}; {roots[0]} has action root, and the job's root is {plan.root}", where)
+        if aggregator.parent is None:
+            problem += f"; {name} is the job's root" + ("" if any(book.held.get(name, ())) else ", and has no entries")
         below = ", ".join(child.name for child in aggregator.children)
         raise Wrong(
             f"{problem}; in the tree {below} {'is' if len(aggregator.children) == 1 else 'are'} below it", where
@@ -192,7 +196,8 @@ def _children(book: Book, plan: Plan, aggregator: Aggregator, job: EntryRow, whe
         row = peers.get((child.address.port, child.address.ip))
         if row is None or row.action != "child":
             problem = f"{name} has no entry child of table peer for {child.name} at port {child.address.port}"
-            raise Wrong(f"{problem}, job {plan.job}, epoch {plan.epoch}: its packets are refused, reason 8", where)
+            problem += f", job {plan.job}, epoch {plan.epoch}: its packets are refused, reason 8"
+            raise Wrong(problem + _instead(book, aggregator.name, plan, child.address.port, child.address.ip), where)
         bits[child.name] = row.params["bit_"]
         if row.params["lowest"]:
             lowest.append(child.name)
@@ -280,7 +285,24 @@ def _parent(book: Book, plan: Plan, aggregator: Aggregator, job: EntryRow, where
     row = book.peers(aggregator.name, plan.job, plan.epoch).get((parent.port, parent.ip))
     if row is None or row.action != "parent":
         problem = f"{aggregator.name} has no entry parent of table peer for {parent.name} at port {parent.port}"
-        raise Wrong(f"{problem}: every RESULT from above is refused, reason 8", where)
+        problem += ": every RESULT from above is refused, reason 8"
+        raise Wrong(problem + _instead(book, aggregator.name, plan, parent.port, parent.ip), where)
+
+
+def _instead(book: Book, switch: str, plan: Plan, port: int, ip: int) -> str:
+    """Returns a sentence about an entry of table peer that may stand for one that is missing; empty if none may."""
+    for row in book.rows(switch, "peer"):
+        place = row.match["ingress_port"], row.match["src"]
+        if (row.match["job"], row.match["epoch"]) != (plan.job, plan.epoch):
+            if place == (port, ip):
+                return f". There is one for job {row.match['job']}, epoch {row.match['epoch']}"
+        elif place == (port, ip):
+            return f". The entry there has the action {row.action}"
+        elif place[1] == ip:
+            return f". There is one with its address for port {place[0]}"
+        elif place[0] == port:
+            return f". There is one for its port with the address {_shown('ip', place[1])}"
+    return ""
 
 
 def _shown(field: str, value: int) -> str:

@@ -16,6 +16,8 @@ MOST_KEYS: Final = 4096
 """most keys of one dict: keys can be chosen so that each is compared with all before it"""
 LOAD: Final = "load a text"
 """name of a call that replaces the functions by those of a text; no function can have this name"""
+TRAIL: Final = "trail of a call"
+"""name of a call of the function that the first argument names; its result is what its lines set and return"""
 _ARRAY: Final = "__array__"
 _REMOTE: Final = "__remote__"
 _DTYPES: Final = frozenset("?bBhHiIlLqQefd")

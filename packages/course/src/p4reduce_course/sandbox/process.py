@@ -22,7 +22,7 @@ import numpy as np
 import p4reduce
 from p4reduce_course.frame.report import LOOK, Wrong
 from p4reduce_course.sandbox.confine import MIB, ProcessLimits, undumpable
-from p4reduce_course.sandbox.messages import LIMIT, LOAD, MessageError, Remote, pack, unpack
+from p4reduce_course.sandbox.messages import LIMIT, LOAD, TRAIL, MessageError, Remote, pack, unpack
 from p4switch.base.closing import Closable
 
 Service = Callable[..., Any]
@@ -64,6 +64,29 @@ class _Call(NamedTuple):
     answers: list[Any]
 
 
+class LineStep(NamedTuple):
+    """A line of a student's Python that set a variable or, with an empty name, returned a value.
+
+    Attributes:
+        call: number of the call that it is in; ``above``: of the call above, or -1; ``from_``: the line there.
+    """
+
+    call: int
+    above: int
+    line: int
+    from_: int
+    name: str
+    value: str
+
+    @classmethod
+    def of(cls, step: Any, base: int) -> LineStep:
+        """Returns a step that a process told. Raises TypeError, ValueError."""
+        call, above, line, from_, name, value = step
+        if not (isinstance(name, str) and isinstance(value, str)):
+            raise TypeError(step)
+        return cls(base + int(call), base + int(above) if above >= 0 else -1, int(line), int(from_), name, value[:60])
+
+
 class Apart(Closable, ABC):
     """Something of a student's in a confined process; ``call`` runs one of its functions.
 
@@ -93,6 +116,7 @@ class Apart(Closable, ABC):
         self._idle_s = 0.0
         self._spent_s = 0.0
         self._calls: list[_Call] = []
+        self._last = _Call("", (), [])
         self._given: list[Any] = []  # answers to the questions of this call
 
     def call(self, name: str, *arguments: Any, services: Mapping[str, Service] | None = None) -> Any:
@@ -101,8 +125,10 @@ class Apart(Closable, ABC):
         began = time.monotonic()
         self._asked, self._until = 0, began + self.limits.calls_s - self._spent_s
         self._given = list[Any]()
-        if len(self._calls) < _REPEATED:
-            self._calls.append(_Call(name, arguments, self._given))
+        if name not in (LOAD, TRAIL):
+            self._last = _Call(name, arguments, self._given)
+            if len(self._calls) < _REPEATED:
+                self._calls.append(self._last)
         try:
             self._write({"call": name, "arguments": list(arguments)})
             return self._answer(name, services or {})
@@ -330,6 +356,36 @@ class StudentCode(Apart):
     def load(self, text: str) -> None:
         """Loads a text, whose functions replace the file's in later calls. Raises Wrong."""
         self.call(LOAD, text)
+
+    def trail(self, *, anew: bool = False) -> list[LineStep]:
+        """Repeats the last call, and returns what its lines set and return; nothing if that is not possible.
+
+        ``anew``: repeats all calls since `begin`, with the same answers, because the last one depends on them.
+        """
+        steps: list[LineStep] = []
+        calls = list(self._calls) if anew else [self._last]
+        try:
+            if anew:
+                self.load(self.file.read_text("utf-8"))
+            for call in calls:
+                waiting = list(call.answers)
+
+                def answer(*_: Any, waiting: list[Any] = waiting, **__: Any) -> Any:
+                    if not waiting or isinstance(waiting[0], Exception):
+                        raise Untold("no answer")
+                    return waiting.pop(0)
+
+                services = {
+                    given.name: answer for each in calls for given in each.arguments if isinstance(given, Remote)
+                }
+                base = max((step.call for step in steps), default=-1) + 1
+                told = self.call(TRAIL, call.name, *call.arguments, services=services)
+                steps += [LineStep.of(step, base) for step in told]
+        except (Wrong, OSError, UnicodeDecodeError, TypeError, ValueError):
+            return []
+        finally:
+            self._last = calls[-1] if calls else self._last
+        return steps
 
     @property
     def ended(self) -> bool:

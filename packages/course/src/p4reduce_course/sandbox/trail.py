@@ -79,6 +79,8 @@ _OPERATORS: Final[dict[str, Callable[[int, int], int]]] = {
     "|": operator.or_,
 }  # fmt: skip
 _STANDARD: Final = "standard_metadata"
+BEYOND: Final = ", beyond its end"
+"""behind the name of a register in ``text``: the cell that was read is not there"""
 
 
 @dataclass
@@ -147,9 +149,13 @@ class _Trail:
                 yield _step(
                     "write", source, name.rpartition(".")[2], change.before, change.after, cell=cell, reads=reads
                 )
-            case RegisterRead(register=name):
+            case RegisterRead(register=name, target=target):
+                short = name.rpartition(".")[2]
+                if not event.changes and cell >= self.program.registers[name].size:
+                    known = self.values.get(str(target), 0)
+                    change, short = Change(str(target), known, known), f"{short}{BEYOND}"
+                    yield self._changed("read", source, change, cell=cell, reads=reads, text=short)
                 for change in event.changes:
-                    short = name.rpartition(".")[2]
                     yield self._changed("read", source, change, cell=cell, reads=reads, text=short)
             case _:
                 if isinstance(primitive, Hash):
