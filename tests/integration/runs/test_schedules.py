@@ -1,4 +1,4 @@
-"""Scripts whose messages another library carries take the time of the same messages as packets."""
+"""Scripts whose messages another library carries take as long as the same messages on packets."""
 
 from random import Random
 
@@ -20,4 +20,4 @@ def test_a_script_takes_the_time_of_its_packets(schedule):
     script, packets = of_script(schedule), of_packets(schedule)
     print(f"time over that of packets: {script / packets:.4f}")
     assert abs(script / packets - 1) < MOST
-    assert of_script(schedule) == script  # the same in every run
+    assert of_script(schedule) == script  # repeatable
