@@ -139,7 +139,7 @@ class TurnHistories(Histories):
         standing = set()
         for plan_row in self.user.plans((PlanPhase.INSTALLING, PlanPhase.INSTALLED, PlanPhase.ACTIVE)):
             if plan_row.task in services:
-                with contextlib.suppress(ValueError, KeyError, PlanError):  # somebody damaged it
+                with contextlib.suppress(ValueError, KeyError, PlanError):  # damaged by a rule
                     standing.update(circuits_of(from_json(Plan, plan_row.plan, "plan", topology=PODS)))
         STATISTICS["circuits that stay looked at"] += len(standing)
         ports = [end for link in standing for end in ((link.a, link.port_a), (link.b, link.port_b))]
@@ -162,7 +162,7 @@ class TurnHistories(Histories):
             try:
                 plan = from_json(Plan, plan_row.plan, "plan", topology=PODS)
             except (ValueError, KeyError, PlanError):
-                continue  # somebody damaged it
+                continue  # damaged by a rule
             assert set(circuits_of(plan)) <= set(window.circuits)
             placed = {host for host, _ in active.schedule.plan(plan_row.task).placement}
             assert placed == {task.server, *task.workers}

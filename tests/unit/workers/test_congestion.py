@@ -22,7 +22,7 @@ from tests.support.loopback.network import SWITCH_IP, Faults, Frame, Network
 
 ADAPTIVE = Congestion(adaptive=True)
 BY_LOSS = Congestion(adaptive=True, brake=MAX_BRAKE)
-"""no marks: only losses limit the window"""
+"""no brake: round-trip times do not limit the window's growth, only losses do"""
 SERVICE_PS = 10 * PS_PER_US
 WIRE_PS = 2 * PS_PER_US
 PATIENT = Timing(max_ps=100 * PS_PER_MS, retries=200)

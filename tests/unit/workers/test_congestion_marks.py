@@ -8,7 +8,7 @@ from p4reduce.workers.specs import FIXED, MAX_BRAKE, Congestion
 from p4reduce.workers.status import WindowStatus
 
 BY_MARKS = Congestion(adaptive=True, brake=MAX_BRAKE)
-"""only marks and losses limit the window"""
+"""no brake: only marks and losses limit the window, not round-trip times"""
 
 
 def moved(congestion: Congestion) -> tuple[NetworkResult, list[WindowStatus]]:

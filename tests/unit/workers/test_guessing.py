@@ -80,7 +80,7 @@ def test_frames_are_those_of_who_waits_and_one_for_each_wrong_guess() -> None:
 @pytest.mark.parametrize("chunks", [1, 2, LEAD, LEAD + 1, 40])
 @pytest.mark.parametrize("in_place", [False, True])
 def test_all_guesses_wrong(chunks: int, in_place: bool) -> None:
-    """Guesses are too small, too large, from zero and back to zero."""
+    """From zeros to numbers, to larger ones, and back to zeros."""
     job, oracle = job_of(), Oracle(LANES, LEAD)
     arrays = random_arrays(3, chunks * LANES, 1)
     zeros = [np.zeros_like(array) for array in arrays]

@@ -54,7 +54,7 @@ def test_the_windows_of_higher_jobs_on_shared_links_are_covered_there_and_back()
 
 
 def _on_one_way(hop: tuple[str, int], plan: Plan) -> bool:
-    """Return the links, in both directions, of the worker with the longer path to the root."""
+    """Return whether a hop is on the path, in either direction, of the worker farthest from the root."""
     far = max(plan.workers, key=lambda worker: len(_climb(plan, worker)))
     return hop in _climb(plan, far)
 

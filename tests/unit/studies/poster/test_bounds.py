@@ -46,7 +46,7 @@ def test_without_aggregation_it_takes_a_model_for_each_worker():
 
 
 def test_a_server_that_answers_chunk_by_chunk_begins_when_the_farthest_worker_is_heard():
-    """One worker beside the server, one far away: without this, its answers could leave earlier."""
+    """One worker beside the server, one far away: in any other order of chunks, answers could leave earlier."""
     far = 1_000_000_000
     made = TopologyBuilder("far")
     made.switch("s1")
