@@ -53,8 +53,7 @@ def experiment(topology, plan, lanes, **more):
 
 
 def as_in_virtual_time(real, virtual):
-    """Assert equal bytes, and without losses equal first transmissions (BMv2 drops uncounted frames on a busy
-    machine)."""
+    """Assert equal bytes, and without losses equal first transmissions (a busy BMv2 drops frames uncounted)."""
     assert real.network.result_sha256 == virtual.result_sha256
     assert real.network.prediction_differences == []
     resent = any(record.resends for record in real.network.collectives)

@@ -41,8 +41,7 @@ def test_all_samples_are_found():
 
 
 def skip_without_p4_14(outcome: Outcome) -> None:
-    """Skip P4_14 samples if p4c does not compile them: p4c of 2026 dropped P4_14, but its tree still has the
-    samples."""
+    """Skip P4_14 samples if p4c does not compile them: p4c of 2026 dropped P4_14, but keeps the samples."""
     if "Illegal language version p4-14" in outcome.reason:
         pytest.skip("this p4c does not compile P4_14")
 

@@ -68,8 +68,7 @@ class Program:
         )
 
     def order(self, step: int) -> list[int]:
-        """Return the order of tensors in a step: random with names, fixed without, where only position identifies
-        them."""
+        """Return the order of tensors in a step: random if named, else fixed, as only positions identify them."""
         found = list(range(self.tensors))
         if self.says == "name":
             random.Random(f"order {self.seed} {step}").shuffle(found)

@@ -64,8 +64,7 @@ def draw(seen: Browser, path: Path) -> Path:
 
 
 def draw_beside(seen: Browser, path: Path) -> Path:
-    """Record a run of each plan up to MOMENT_PS, open both in one page, and save a picture of the networks; return the
-    path."""
+    """Record a run of each plan up to MOMENT_PS, open both in one page, save a picture of them; return the path."""
     found = []
     for plan in PLANS:
         experiment = RUN.model_copy(update={"plan": plan, "faults": FaultOptions()})

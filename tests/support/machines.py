@@ -32,8 +32,7 @@ def why_not() -> str | None:
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine: the ``address`` by which others reach it, and the descriptor of its network namespace (None: this
-    one)."""
+    """A machine: its ``address`` for others, and the descriptor of its network namespace (None: this one)."""
 
     address: str
     namespace: int | None

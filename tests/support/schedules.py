@@ -30,7 +30,7 @@ MOST: Final = 0.05
 
 @dataclass(frozen=True)
 class Do:
-    """A step of a rank: 'compute' (ps), 'send' or 'recv' (peer, bytes), 'moves' (bytes for each), 'sum' (bytes),
+    """A step of a rank: 'compute' (ps), 'send', 'recv' (peer, bytes), 'moves' (bytes for each), 'sum' (bytes),
     'wait'."""
 
     what: str
@@ -129,8 +129,7 @@ def interleaved(stages: int, chunks: int, batches: int, octets: int, forward_ps:
 
 
 def experts(draw: Random, size: int, layers: int, octets: int, compute_ps: int, sums: int) -> list[list[Do]]:
-    """Return layers with experts: tokens move to them and back, unevenly; ``sums`` bytes of gradients beside each
-    layer."""
+    """Return layers with experts: tokens move there and back, unevenly; ``sums`` gradient bytes beside each layer."""
     ranks: list[list[Do]] = [[] for _ in range(size)]
     for layer in range(layers):
         liked = [draw.lognormvariate(0, 0.7) for _ in range(size)]

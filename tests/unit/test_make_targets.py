@@ -78,8 +78,7 @@ def test_every_part_of_the_benchmarks_has_a_target():
 
 @pytest.mark.skipif(shutil.which("make", path="/usr/bin:/bin") is None, reason="make is not where systems have it")
 def test_each_target_starts_what_there_is():
-    """Programs of the environment, files and folders in commands must exist; ``test`` is ``checks``, with its CPU
-    time."""
+    """Programs, files and folders in commands must exist; ``test`` is ``checks``, with its CPU time."""
     targets = re.findall(r"(?m)^([a-z0-9-]+):", (ROOT / "Makefile").read_text())
     assert len(targets) > 55
     text = dry_run(*sorted({*targets} - {"test"}))

@@ -77,8 +77,7 @@ def sums_are_exact(ticket, ranks=2):
 
 
 def run(folder, plan, spread):
-    """Return the text of result.json of a script whose rank r is on machine r modulo ``spread``; 0: all at the Unix
-    socket."""
+    """Return result.json of a script whose rank r is on machine r modulo ``spread``; 0: all at the Unix socket."""
     folder.mkdir()
     experiment = Experiment(topology="star:hosts=4,servers=1", plan=plan, faults=FaultOptions(loss=0.01), seed=5)
     with machines(max(1, spread)) as found, Cluster(experiment) as cluster:

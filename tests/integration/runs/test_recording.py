@@ -15,7 +15,7 @@ MICRO = 1e-6
 
 
 def trained(folder, script, plan="steiner"):
-    """Run a script on every rank and write its traces; return when the first call began and the last work ended, in
+    """Run a script on every rank, write its traces; return the start of the first call and the end of the last work,
     ps."""
     with Cluster(Experiment(plan=plan, **SETTINGS)) as cluster:
         cluster.run_threads(script)

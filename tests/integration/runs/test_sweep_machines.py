@@ -81,8 +81,7 @@ def share(pieces: Path) -> float:
 def dask(
     pcs: list[Computer], pieces: Path, **more: str
 ) -> Iterator[tuple[str, list["subprocess.Popen[bytes]"], dict[str, str]]]:
-    """Start a scheduler on the first machine and a single-threaded worker on each, over TLS; the caller may end
-    them."""
+    """Start a scheduler on the first machine and one worker thread on each, over TLS; the caller may end them."""
     folder = pcs[0].folder
     key = folder / "dask.pem"
     key.write_text(transport.make_key())

@@ -31,8 +31,7 @@ def test_the_same_seed_is_the_same_run():
 
 
 def test_a_job_is_not_over_while_some_of_its_workers_are_in_the_next_epoch():
-    """Its successor took its slots: some workers got a chunk as the previous epoch had closed it, others another
-    sum."""
+    """Its successor took its slots: some workers had the previous epoch's sum of a chunk, others another one."""
     run_seed(1795393260)
 
 

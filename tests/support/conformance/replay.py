@@ -29,8 +29,7 @@ Step: TypeAlias = Entries | tuple[int, bytes]
 
 
 class Recorder:
-    """Recorder of the frames and entries that reach a network's switches; a callback for ``observing``, and a context
-    manager."""
+    """Callback for ``observing`` that records frames and entries at a network's switches; a context manager."""
 
     def __init__(self, program: P4Program) -> None:
         self.steps: dict[str, list[Step]] = {}

@@ -26,7 +26,7 @@ WORDS = ("p4reduce", ".venv/bin/p4reduce", "make", "python", "pip", "git", "sudo
 
 @dataclass
 class Page:
-    """Snippets of a page. ``commands``: lines of blocks, and spans with a command in ``.venv``; ``mentions``: other
+    """Snippets of a page. ``commands``: lines of blocks, and spans with a ``.venv`` command; ``mentions``: other
     spans."""
 
     path: Path

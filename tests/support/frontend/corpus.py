@@ -32,8 +32,7 @@ def carried(source: Path) -> Path:
 
 
 def middle_end(source: Path) -> Path:
-    """Return the path of p4c's middle-end output for a sample, as P4: calls inlined, side effects and compound types
-    split."""
+    """Return the path of p4c's middle-end output, as P4: calls inlined, side effects and compound types split."""
     return TESTDATA / "p4_16_samples_outputs" / f"{source.stem}-midend.p4"
 
 

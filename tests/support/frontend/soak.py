@@ -24,8 +24,7 @@ TOO_LARGE: Final = f"not 0 to {MAX_STATE_BYTES}"
 
 
 def fault_of(text: str) -> str | None:
-    """Return what the front end did wrong: a traceback, no message, or a program that does not load; None if
-    nothing."""
+    """Return the front end's fault: a traceback, no message, or a program that does not load; None if none."""
     try:
         found = compile_text(text, "student.p4")
         if not found.ok:

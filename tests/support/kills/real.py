@@ -393,8 +393,7 @@ class Run:
         return at
 
     def _cut(self, switch: str, other: str) -> int:
-        """Switch an interface off at one end: a spine's, or a host's (a BMv2 whose own interface is off gets no
-        frames)."""
+        """Switch off an interface at one end: a spine's, or a host's (BMv2 gets no frames if its own is off)."""
         at = time.monotonic_ns()
         if switch.startswith("spine"):
             strikes.cut(strikes.process(strikes.is_session) or 0, f"{switch}-{load(NETWORK).port(switch, other)}")

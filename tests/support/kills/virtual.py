@@ -176,8 +176,7 @@ def _check_decisions(cluster: Cluster, survivors: set[int]) -> None:
 
 
 def _check_times(cluster: Cluster, incidents: list[Incident], seen: Seen) -> None:
-    """Check the times from the last incident, or from when all members waited, to the decision and to the
-    resumption."""
+    """Check the times from the last incident, or from when all members waited, to decision and resumption."""
     for one in cluster.carrier.restored:
         known = [incident for incident in incidents if incident.at_ps <= one.noticed_ps]
         since = max(one.began_ps, known[-1].at_ps)

@@ -15,8 +15,7 @@ from tests.support.loopback.network import Faults, Network, host
 
 
 class RelayJob:
-    """A tree of workers. ``parents``: the parent of every rank but the root, rank 0; each parent is less than its
-    rank."""
+    """A tree of workers. ``parents``: the parent of every rank but the root (rank 0), less than the rank itself."""
 
     def __init__(
         self,

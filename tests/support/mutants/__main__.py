@@ -32,8 +32,7 @@ def main() -> int:
 
 
 def _large_run() -> int:
-    """Run a network of 125 switches, whose servers start hundreds of threads before code is linked; return the exit
-    status."""
+    """Run a network of 125 switches, which starts hundreds of threads before code is linked; return the exit code."""
     command = [sys.executable, "-m", "p4reduce.cli.entry"]
     command += ["run", "-t", "fat-tree:k=10", "--elements", "100"]
     return subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode

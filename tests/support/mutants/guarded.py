@@ -34,8 +34,7 @@ class Guarded:
 
 
 class GuardedExecutor(CompiledExecutor):
-    """CompiledExecutor with guarded buffers. Frames may end close to the guard page: LLVM's memcpy never reads
-    beyond."""
+    """CompiledExecutor with guarded buffers. Frames may end just before the guard: LLVM's memcpy stays within."""
 
     def __init__(self, device: Device) -> None:
         super().__init__(device.code, device.state)

@@ -45,8 +45,7 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Cost:
-    """Virtual ms until the task finished, ms from the death to the next finished round, and the number of summed
-    models."""
+    """Virtual ms until the task finished, ms from the death to the next finished round, number of summed models."""
 
     finished_ms: float
     resumed_ms: float

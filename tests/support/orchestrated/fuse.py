@@ -11,8 +11,7 @@ class Killed(BaseException):
 
 
 class Fuse:
-    """Counter of the points that an orchestrator passes; it kills the orchestrator, or injects a failure, at one of
-    them."""
+    """Counter of the points that an orchestrator passes; it kills it, or injects a failure, at one of them."""
 
     def __init__(self) -> None:
         self.left = 0

@@ -13,8 +13,7 @@ TIMEOUT = 20.0
 
 
 class RawClient:
-    """Calls of one controller to one device. Its stream ends after ``stream_s`` seconds at the latest (None: no
-    limit)."""
+    """Calls of one controller to one device. Its stream ends after ``stream_s`` seconds (None: no limit)."""
 
     def __init__(
         self,

@@ -15,8 +15,7 @@ BLOCKS = (1, 63, 1000, 4096)
 
 
 def every(comm: Communicator) -> list[tuple[str, int, str]]:
-    """Return (operation, elements, digest) for dense and sparse gradients, integers and halves, in blocks of each
-    size."""
+    """Return (operation, elements, digest) for dense and sparse gradients, integers, halves, in blocks of each size."""
     found = []
 
     def note(operation: str, array: np.ndarray) -> None:

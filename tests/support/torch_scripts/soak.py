@@ -31,8 +31,7 @@ ENDS_S = 30.0
 
 
 def torchrun(folder: Path, name: str, ranks: int, script: str, *arguments: object, **more: str) -> str:
-    """Run torchrun in a temporary folder; return its output, which is also in ``folder/NAME.log``. ``RuntimeError`` if
-    it fails."""
+    """Run torchrun in a temporary folder; return its output (also in ``folder/NAME.log``). RuntimeError if it fails."""
     log = folder / f"{name}.log"
     restarts = more.pop("RESTARTS", "0")  # exactly one for each kill
     run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "--max-restarts", restarts]
@@ -67,8 +66,7 @@ def remains(temporary: str) -> list[str]:
 
 
 def restarts(folder: Path, kills: int, ranks: int, seed: int) -> None:
-    """Kill a rank in each start; each kill must cost one start, and the weights must equal those of an undisturbed
-    run."""
+    """Kill a rank in each start; each kill must cost one start, with the weights of an undisturbed run at the end."""
     weights = []
     for name, struck in (("undisturbed", 0), ("killed", kills)):
         state = folder / f"restarts-{ranks}-{seed}-{name}"

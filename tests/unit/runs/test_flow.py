@@ -285,8 +285,7 @@ def test_a_message_takes_the_time_of_its_packets(name, octets):
 
 
 def exchange(size, octets, starts, order):
-    """Let all ranks of a flow cluster send to each other; return when each has its part. ``order``: in which they
-    call."""
+    """Let all ranks of a flow cluster send to each other, calling in ``order``; return when each has its part."""
     with FlowCluster(Experiment(topology=f"star:hosts={size}", time="flow")) as cluster:
         comms = cluster.communicators()
         for comm, start in zip(comms, starts, strict=True):

@@ -13,7 +13,7 @@ EXECUTORS = ["interpreted", "compiled"]
 
 
 def build():
-    """Return a program: header h with kind (8), value (16); table c.t (ternary kind, exact value) sends, counts,
+    """Return a program: header h (kind 8, value 16); table c.t (ternary kind, exact value) sends, counts,
     multicasts."""
     made = ProgramJson()
     made.header("h", (("kind", 8), ("value", 16)))

@@ -188,8 +188,7 @@ def test_a_server_shows_each_member_its_own() -> None:
 
 
 def ring(size: int) -> Endpoints:
-    """Return a ring whose neighbours share a token: the lower rank + 1; in a ring of two, one token for both
-    directions."""
+    """Return a ring whose neighbours share a token, the lower rank + 1; in a ring of two there is one token."""
     endpoints = Endpoints()
     tokens = [1 + (rank if size > 2 else 0) for rank in range(size)]
     for rank in range(size):

@@ -18,8 +18,7 @@ INSTALLING_US = 1000
 
 @pytest.mark.parametrize(("kind", "jobs"), [("ddp", 1), ("fsdp1", 1), ("fsdp2", 2), ("pipeline", None)])
 def test_a_training_is_played_as_it_was(tmp_path, kind, jobs):
-    """``jobs``: maximum number installed during the training; None: messages are flows in a launch, but packets in a
-    replay."""
+    """``jobs``: most that are installed; None: messages are flows in a launch, but packets in a replay."""
     script = (str(HERE / "trained.py"), kind)
     network = ("-t", NETWORK["topology"], "--rate", NETWORK["rate"])
     launched(

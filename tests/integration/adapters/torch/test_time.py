@@ -47,8 +47,7 @@ def test_steps_that_a_script_marks_are_those_of_the_result(tmp_path, start):
 
 
 def second_step(folder):
-    """Return the buckets of the second step: in the first, DDP sums all gradients at once, not knowing their order
-    yet."""
+    """Return the second step's buckets: in the first, DDP sums all gradients at once, not knowing their order."""
     collectives = json.loads((folder / "result.json").read_text())["network"]["collectives"]
     found = [one for one in collectives if one["operation"] == "all_reduce" and 4 * one["elements"] >= BUCKET]
     assert sum(one["elements"] for one in found[1:]) == found[0]["elements"]

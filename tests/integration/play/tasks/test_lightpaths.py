@@ -50,8 +50,7 @@ def task(name: str, server: str, *workers: str, slots: int = 1, rounds: int = 3,
 
 
 def tasks() -> list[Task]:
-    """Return two tasks that share lightpaths, one that needs whole lightpaths and waits, and one that fits beside
-    all."""
+    """Return two tasks that share lightpaths, one that needs whole ones and waits, and one that fits beside all."""
     return [
         task("one", "a1", "b1", "c1"),
         task("two", "a2", "b2", "c2"),

@@ -116,8 +116,7 @@ def windows(store):
 
 
 def check_windows(store):
-    """Check that windows are sequential, nothing is lost or misrouted, and each task communicates once a round in its
-    window."""
+    """Check that windows are sequential, no frame is lost or misrouted, and each task has one window a round."""
     rows = windows(store)
     assert rows
     for row in rows:

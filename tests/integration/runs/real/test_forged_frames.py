@@ -79,8 +79,7 @@ def changed(frame: Packet, **bytes_at: int) -> bytes:
 
 
 def lies(topology: Topology, liar: str, target: str) -> list[bytes]:
-    """Return frames in the name of all others: all types, INC and other ports, another protocol, first and later
-    fragments."""
+    """Return frames in the name of all others: all types, INC and other ports, other protocols, fragments."""
     made = []
     for node in topology.nodes:
         if node.name == liar:

@@ -27,8 +27,7 @@ EVERY = 17
 
 
 def killed_at(left, fields, deaths, state):
-    """Let a task lose workers, 7 us apart, and kill the orchestrator at a later point; return whether it was
-    reached."""
+    """Let a task lose workers, 7 us apart, and kill the orchestrator at a later point; return whether it came."""
     history = Histories()
     try:
         history._submit([(fields, None), (OTHER, None)])

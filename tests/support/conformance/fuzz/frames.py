@@ -27,8 +27,7 @@ def operands(rng: random.Random) -> bytes:
 
 
 def orders(rng: random.Random) -> bytes:
-    """Return a frame for replication.p4 that triggers few of its features at once, so that copies of copies stay
-    few."""
+    """Return a frame for replication.p4 with few of its features, so that copies of copies stay few."""
     switches = sum(1 << bit for bit in range(8) if rng.random() < 0.25)
     rest = bytes((rng.randrange(8), rng.randrange(8) | rng.randrange(8) << 4, rng.randrange(8), rng.randrange(60)))
     passes = rng.choice((0, 0, 64, 128))

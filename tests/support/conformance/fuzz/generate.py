@@ -34,8 +34,7 @@ GROUPS = 3
 
 
 def number(rng: random.Random, width: int) -> int:
-    """Return a number of ``width`` bits: mostly small or made of small bytes as in frames, else random or the
-    maximum."""
+    """Returns a number of ``width`` bits: mostly small or of small bytes as in frames, else random or the maximum."""
     draw = rng.random()
     if draw < 0.5:
         return rng.randrange(min(8, 1 << width))

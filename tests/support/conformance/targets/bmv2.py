@@ -41,8 +41,7 @@ class Bmv2:
         return not any(table.selects for table in self._shape.tables.values())
 
     def reset(self) -> None:
-        """Restores the initial state. BMv2's own reset deletes constant entries too, so it serves only programs
-        without."""
+        """Restores the initial state; BMv2's reset deletes constant entries, so it is used for programs without."""
         self.drain()
         for session in self._sessions:
             self._cli.run(f"mirroring_delete {session}")

@@ -15,8 +15,7 @@ def job(name: str, period: int, communication: int, after: int = 0) -> JobFacts:
 
 
 def overlap(jobs: list[JobFacts], shifts: dict[str, int], periods: int = 40) -> float:
-    """Return the time in which two or more send, as a share of all communication, over a number of the longest
-    periods."""
+    """Return the share of communication in which two or more send, over a number of the longest periods."""
     last = periods * max(one.period_ps or 0 for one in jobs)
     edges = []
     for one in jobs:

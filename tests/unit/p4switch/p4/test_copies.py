@@ -36,8 +36,7 @@ def test_what_is_hashed_is_copied_out_of_headers():
 
 
 def leaves_by(statements):
-    """Return the ports by which a frame leaves after these ingress statements, with an action that drops its
-    argument."""
+    """Return a frame's egress ports after these ingress statements, with an action that drops its argument."""
     text = PROGRAM.replace(
         "control MyIngress", "action away(inout standard_metadata_t s) { mark_to_drop(s); }\ncontrol MyIngress"
     )

@@ -1,5 +1,4 @@
-"""The embedded switch's benchmarks run in a tiny configuration and print the promised columns; times are not
-checked."""
+"""The embedded switch's benchmarks run in a tiny configuration and print their columns; times are not checked."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The fabric's benchmarks run in a tiny configuration and print the promised columns; times are not checked."""
+"""The fabric's benchmarks run in a tiny configuration and print their columns; times are not checked."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The planning benchmark runs in a tiny configuration and prints the promised columns; times are not checked."""
+"""The planning benchmark runs in a tiny configuration and prints its columns; times are not checked."""
 
 import json
 
