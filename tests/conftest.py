@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Shared configuration of all tests."""
 
 import gc
 import os
@@ -11,25 +11,25 @@ from hypothesis import settings
 from tests.support.effort import SOAK
 
 if "P4REDUCE_CACHE" not in os.environ:
-    # Compiled P4 programs of tests stay out of the user's own cache, and go away with the run.
+    # Compiled P4 programs of tests go into a temporary cache instead of the user's.
     _cache = tempfile.TemporaryDirectory(prefix="p4reduce-test-cache-")
     os.environ["P4REDUCE_CACHE"] = _cache.name
 
-# Tests run beside each other already; more threads of BLAS would only wait for each other, which costs processor time.
+# Tests run in parallel already; more BLAS threads would only waste processor time waiting for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if not SOAK:
-    # Of properties that do not say how many examples they need: others are drawn in each run.
+    # Default for properties without an explicit number of examples; each run draws others.
     settings.register_profile("few", max_examples=40)
     settings.load_profile("few")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell starts background jobs so, and what tests start would inherit it and never see Ctrl-C.
+    # Shells start background jobs with SIGINT ignored; children of tests would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave away what repeats another test's ground, or is exhaustive, unless it is asked for."""
+    """Skip tests that are redundant or exhaustive, unless they are requested."""
     if not SOAK:
         chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
         for item in items:
@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Look for cycles less often, and not among what lives to the end: tests, modules."""
+    """Make the garbage collector run less often, and ignore objects that live to the end: tests, modules."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)

@@ -1,4 +1,4 @@
-"""The same experiment on real BMv2, on the embedded switch in real time, and in virtual time: the same bytes.
+"""The same experiment on BMv2, on the embedded switch in real time, and in virtual time: results are equal to the byte.
 
 First transmissions counted on every directed link equal the prediction on all three. Run by ``make bmv2-test``.
 """
@@ -30,7 +30,7 @@ SEVERAL = ("packing", "striped", "rina", "hierarchical", "halving-doubling", "do
 
 
 def missing() -> str | None:
-    """Why these tests cannot run here."""
+    """Return why these tests cannot run here."""
     try:
         if find_bmv2() is None:
             return "simple_switch_grpc is neither on PATH, nor in $SIMPLE_SWITCH_GRPC, nor in Docker (docs/bmv2.md)"
@@ -53,7 +53,7 @@ def experiment(topology, plan, lanes, **more):
 
 
 def as_in_virtual_time(real, virtual):
-    """The same bytes; without losses the same first transmissions (BMv2 loses on a busy machine what nobody counts)."""
+    """Assert equal bytes, and without losses equal first transmissions (a busy BMv2 drops frames uncounted)."""
     assert real.network.result_sha256 == virtual.result_sha256
     assert real.network.prediction_differences == []
     resent = any(record.resends for record in real.network.collectives)
@@ -88,9 +88,9 @@ def test_every_plan_gives_the_bytes_of_virtual_time(plan, faults, target):
 @pytest.mark.parametrize("faults", [NO_FAULTS, LOSS], ids=["clean", "loss"])
 @pytest.mark.parametrize("plan", SEVERAL)
 def test_plans_of_several_trees_give_the_bytes_of_virtual_time(plan, faults):
-    """One leaf of two aggregates: some of these plans add up in it, and all but ``striped`` at hosts, too."""
+    """One leaf of two aggregates: some of these plans use it, and all but ``striped`` aggregate at hosts, too."""
     partial = f"leaf-spine:leaves=2,spines=2,hosts={3 if plan == 'packing' else 2},capable=leaf1"
-    if plan == "packing":  # with fewer hosts its trees have no relays
+    if plan == "packing":  # with fewer hosts, packing's trees have no relays
         with Cluster(experiment(partial, plan, 64)) as cluster:
             assert any(tree.plan.relays for tree in cluster.carrier._trees)
     real = run_real(experiment(partial, plan, 64, target="bmv2", time="real", faults=faults))
@@ -122,7 +122,7 @@ def test_narrow_lanes_give_the_bytes_of_virtual_time(bits, lanes, faults):
 
 @pytest.mark.parametrize("faults", [NO_FAULTS, LOSS], ids=["clean", "loss"])
 def test_an_all_to_all_gives_every_host_its_blocks(faults):
-    """The run itself compares each host's blocks with those that were sent."""
+    """The run itself compares each host's blocks with those sent."""
     given = experiment(TWO_LEVELS, "all-to-all", 64, collective="all_to_all", target="bmv2", faults=faults)
     real = run_real(given.model_copy(update={"elements": 4 * 777}))
     assert real.network.prediction_differences == []

@@ -1,5 +1,7 @@
-"""Which queue real BMv2 puts packets into: one of a class that has no queue is dropped, so how many queues it takes for
-a packet to leave says its class. Run by ``make bmv2-test`` (needs no root).
+"""The queue that BMv2 chooses for a packet: a packet of a class without a queue is dropped, so the least number of
+queues with which it leaves tells its class.
+
+Run by ``make bmv2-test`` (needs no root).
 """
 
 import pytest
@@ -22,7 +24,7 @@ ITERATIONS = (0, 0, 1, 0, 2, 1, 0, 3, 0, 5, 4, 1, 0, 2**32 - 1, 6, 5)
 
 
 def packets() -> list[bytes]:
-    """Of two jobs of one group, of a later generation, of a job with a fixed class, and plain ones."""
+    """Return packets of two jobs of one group, of a later generation, of a job with a fixed class, and plain ones."""
     made = [inc_frame(64 + k % 2, iteration) for k, iteration in enumerate(ITERATIONS)]
     made += [inc_frame(70, iteration) for iteration in (9, 8, 2)]
     made += [inc_frame(3, 0), inc_frame(3, 0, resend=True), inc_frame(4, 0)]
@@ -30,7 +32,7 @@ def packets() -> list[bytes]:
 
 
 class Entries:
-    """What `tests.support.classes` writes to a device's tables, written to any target."""
+    """Adapter with which `tests.support.classes` writes its entries to any target."""
 
     def __init__(self, target: object) -> None:
         self.tables = _Tables(target)
@@ -53,7 +55,7 @@ class _Table:
 
 
 def set_up(device: object) -> None:
-    """Entries of all kinds."""
+    """Write entries of all kinds."""
     classes.forward(device)
     for job in (64, 65):
         classes.classify(device, job, "by_lag", (5, 7, 2, 3))

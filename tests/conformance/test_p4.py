@@ -1,6 +1,6 @@
-"""The front end held against p4c and its corpus: make conformance-p4 P4C=… TESTDATA=….
+"""The front end compared with p4c and its corpus: make conformance-p4 P4C=… TESTDATA=….
 
-What needs only p4c's samples runs with TESTDATA alone; P4Info is compared as text with what p4c itself writes.
+Tests that need only p4c's samples run with TESTDATA alone; P4Info is compared as text with p4c's own output.
 """
 
 import os
@@ -38,7 +38,7 @@ P4INFO_DIFFERS = {
     "parser-unroll-test1": "extracts into an element that only the packet names, which BMv2 cannot do",
 }
 ONE_NAME_TWICE = {"multicast-bmv2", "named_meter_1-bmv2", "named_meter_bmv2"}
-"""Samples of older versions of p4c, which did not refuse two actions of one name as the specification asks."""
+"""Samples of older p4c versions, which did not refuse two actions of one name as the specification requires."""
 P4INFO_IS_OLD = {
     "issue1062-1-bmv2": "p4c's tree has it with ids of 16 bits, as p4c once gave them; p4c itself writes ours"
 }
@@ -92,7 +92,7 @@ def test_wrong_programs_are_refused():
 
 @pytest.mark.parametrize("source", [p for p in v1model("p4_16_samples") if carried(p).is_file()], ids=lambda p: p.stem)
 def test_p4info_is_that_of_p4c_s_tree(source):
-    """The text that p4c's authors keep beside their samples."""
+    """p4c's authors keep this text beside their samples."""
     if source.stem in (P4INFO_DIFFERS | P4INFO_IS_OLD):
         pytest.skip((P4INFO_DIFFERS | P4INFO_IS_OLD)[source.stem])
     if not compiled(source).ok:
@@ -104,7 +104,7 @@ def test_p4info_is_that_of_p4c_s_tree(source):
     "source", [p for p in v1model("p4_16_samples") if middle_end(p).is_file()], ids=lambda p: p.stem
 )
 def test_the_same_packets_as_by_way_of_p4c_s_middle_end(source, tmp_path):
-    """p4c put calls in, ordered side effects and resolved switches; from there the way is short, and the reference."""
+    """p4c has inlined calls, ordered side effects and resolved switches; its output is the reference."""
     if source.stem in MIDDLE_END_DIFFERS:
         pytest.skip(MIDDLE_END_DIFFERS[source.stem])
     ours, reference = compiled(source), compiled_middle_end(source)

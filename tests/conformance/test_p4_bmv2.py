@@ -1,6 +1,6 @@
-"""What the front end writes, on real BMv2: make conformance-p4-bmv2 SIMPLE_SWITCH_GRPC=… TESTDATA=….
+"""The front end's output on BMv2: make conformance-p4-bmv2 SIMPLE_SWITCH_GRPC=… TESTDATA=….
 
-BMv2's loader is stricter than ours, and it is what the output is written for.
+BMv2, for which the output is written, has a stricter loader than ours.
 """
 
 import json
@@ -30,14 +30,14 @@ corpus = pytest.mark.skipif(not THERE, reason="needs p4c's samples: TESTDATA=/pa
 
 
 def output(source: Path, folder: Path) -> Path:
-    """Writes what the front end makes of a program."""
+    """Write the front end's output for a program."""
     path = folder / f"{source.stem}.json"
     path.write_text(json_text(compiled(source).require().json or {}))
     return path
 
 
 def loads(source: Path, folder: Path) -> None:
-    """By itself, as a program that is named when BMv2 is started."""
+    """Return whether BMv2 starts with the program on its command line."""
     if not compiled(source).ok:
         pytest.skip("it is refused: " + compiled(source).diagnostics.errors[0].message)
     with running(Bmv2Binaries(str(SWITCH)), output(source, folder)):
@@ -50,7 +50,7 @@ def test_bmv2_loads_programs_of_ours(name, tmp_path):
 
 
 def test_bmv2_refuses_what_it_cannot_run(tmp_path):
-    """That it starts says something: it does not with a primitive that it does not have."""
+    """A successful start proves something: BMv2 does not start with an unknown primitive."""
     path = output(SUITES["state"], tmp_path)
     program = json.loads(path.read_text())
     program["actions"][0]["primitives"].append({"op": "no_such_primitive", "parameters": []})
@@ -61,7 +61,7 @@ def test_bmv2_refuses_what_it_cannot_run(tmp_path):
 
 @pytest.mark.parametrize(("body", "wanted"), BODIES, ids=range(len(BODIES)))
 def test_bmv2_goes_round_loops(body, wanted, tmp_path):
-    """In an apply block they are actions of their own, made of jumps."""
+    """Loops in an apply block become separate actions made of jumps."""
     found = compile_text(program(f"bit<9> n = 0; {body} std.egress_spec = n;")).require()
     path = tmp_path / "loop.json"
     path.write_text(json_text(found.json or {}))
@@ -87,7 +87,7 @@ def test_bmv2_loads(source, tmp_path):
 @corpus
 @pytest.mark.parametrize("sample", [s for s in stf_samples() if s.name not in FAILED_BY_BMV2], ids=lambda s: s.name)
 def test_stf(sample, tmp_path):
-    """Program and P4Info are set over P4Runtime, and so are all entries."""
+    """Program, P4Info and all entries are set over P4Runtime."""
     path = output(sample.source, tmp_path)
     with running(Bmv2Binaries(str(SWITCH)), path) as process:
         target = Bmv2OverP4Runtime(process, path, compiled(sample.source).p4info())

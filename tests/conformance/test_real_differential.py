@@ -1,4 +1,4 @@
-"""The same 10,000 frames into BMv2 and into the embedded switch over veth: what leaves each port is the same bytes."""
+"""The same 10,000 frames into BMv2 and into the embedded switch over veth: both send the same bytes."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ DEADLINE_S = 540
 
 
 def missing() -> str | None:
-    """Why these tests cannot run here."""
+    """Return why these tests cannot run here."""
     if find_bmv2() is None:
         return "simple_switch_grpc is neither on PATH nor in $SIMPLE_SWITCH_GRPC"
     return why_not()

@@ -1,7 +1,7 @@
-"""Whatever reaches a switch in virtual time, BMv2 answers with the bytes of the embedded switch, and counts alike.
+"""Frames that reach switches in virtual time, replayed on BMv2: same bytes and counters as the embedded switch.
 
-Several jobs at once, which runs in real time do not have: blocks that go to their owners, groups, two jobs of unequal
-sizes, trees that change when a relay dies. Run by ``make bmv2-test`` (needs no root).
+Several jobs at once, which real-time runs do not have: blocks sent to their owners, groups, two jobs of unequal sizes,
+and trees that change when a relay dies. Run by ``make bmv2-test`` (needs no root).
 """
 
 from contextlib import suppress
@@ -31,12 +31,12 @@ pytestmark = [
 ]
 TWO_LEVELS = "leaf-spine:leaves=2,spines=1,hosts=2"
 PARTIAL = "leaf-spine:leaves=2,spines=2,hosts=3,capable=leaf1"
-"""where ``packing`` has trees in which hosts add up, too"""
+"""network in which trees of ``packing`` aggregate at hosts, too"""
 FAULTY = {"loss": 0.01, "duplicate": 0.02, "reorder": 0.02}
 
 
 def same_on_bmv2(recorder, lanes, folder, least):
-    """All switches; ``least``: frames that they got together."""
+    """Compare all switches; ``least`` is the least total of frames that they must have received."""
     played = {name: play(str(SWITCH), bundled(lanes), steps, folder) for name, steps in recorder.steps.items()}
     for name, one in played.items():
         assert one.different is None, name
@@ -67,7 +67,7 @@ def test_narrow_lanes_and_zeros(bits, lanes, tmp_path):
             array[elements // 2 :] = 0
             comm.all_reduce(array)
 
-    # An answer to a question without lanes would grow by 1,024 bytes, which ends BMv2.
+    # An answer to an ASK without lanes grows by 1,024 bytes, which crashes BMv2.
     faults = FAULTY if lanes == 64 else {}
     given = Experiment(
         topology=TWO_LEVELS, plan="steiner", lanes=lanes, lane_bits=bits, coarse=True, faults=faults, seed=bits
@@ -111,7 +111,7 @@ def test_trees_that_change_since_a_relay_dies(moment, tmp_path):
 
 @pytest.mark.parametrize("faults", [Faults(), Faults(loss=0.02)], ids=["clean", "loss"])
 def test_two_jobs_at_once_of_unequal_sizes(faults, tmp_path):
-    """A sum of all hosts and a broadcast to all but one, over the same switches and links."""
+    """An all-reduce of all hosts and a broadcast to all but one, over the same switches and links."""
     topology = load(TWO_LEVELS)
     hosts = tuple(host.name for host in topology.workers)
     random = np.random.default_rng(9)

@@ -1,4 +1,4 @@
-"""Scripts on real BMv2: every collective, members that die while they add up for others, two runs at once.
+"""Scripts on BMv2: every collective, deaths of members that aggregate for others, two runs at once.
 
 Run by ``make bmv2-test``.
 """
@@ -29,7 +29,7 @@ pytestmark = [
 TWO_LEVELS = "leaf-spine:leaves=2,spines=1,hosts=2"
 HOSTS = "star:hosts=4,capable=none"
 PARTIAL = "leaf-spine:leaves=2,spines=2,hosts=3,capable=leaf1"
-"""where ``packing`` has trees in which hosts add up, too"""
+"""network in which trees of ``packing`` aggregate at hosts, too"""
 ON_BMV2 = {"target": "bmv2", "time": "real", "lanes": 64}
 LOSS = {"loss": 0.01}
 OPERATIONS, ELEMENTS, SEED = 24, 700, 5
@@ -46,7 +46,7 @@ def scripted(experiment, *command, **environment):
         experiment,
         [sys.executable, "-m", *command],
         emit=lambda rank, stream, line: lines.setdefault(rank, []).append(line),
-        timeout_s=500,  # a busy machine
+        timeout_s=500,  # for a busy machine
         **environment,
     )
     assert done.result is not None, lines
@@ -56,7 +56,7 @@ def scripted(experiment, *command, **environment):
 @pytest.mark.parametrize("faults", [{}, LOSS], ids=["clean", "loss"])
 @pytest.mark.parametrize(("topology", "plan"), [(TWO_LEVELS, "steiner"), (HOSTS, "packing")])
 def test_every_collective_of_a_script_gives_the_bytes_of_virtual_time(topology, plan, faults):
-    """There blocks of reduce-scatters and all-gathers go to their owners in jobs of their own; here one job has all."""
+    """In virtual time, blocks of reduce-scatters and all-gathers use separate jobs; here one job carries all."""
     with Cluster(Experiment(topology=topology, plan=plan, lanes=64)) as cluster:
         expected = cluster.run_threads(every)
         by_owner = [job for job in cluster.carrier.jobs if FIRST_OWNER_JOB <= job.plan.job < FIRST_TREE_JOB]
@@ -76,7 +76,7 @@ def test_every_collective_of_a_script_gives_the_bytes_of_virtual_time(topology, 
     [(HOSTS, "halving-doubling"), (PARTIAL, "packing"), (TWO_LEVELS, "steiner")],
 )
 def test_the_others_go_on_without_one_that_is_killed(tmp_path, topology, plan, faults):
-    """With plans of several trees it is one that adds up for others."""
+    """With plans of several trees, the killed member aggregates for others."""
     given = Experiment(topology=topology, plan=plan, on_failure="shrink", faults=faults, **ON_BMV2)
     with Cluster(given.model_copy(update={"target": "embedded", "time": "virtual"})) as cluster:
         size = cluster.size
@@ -91,7 +91,7 @@ def test_the_others_go_on_without_one_that_is_killed(tmp_path, topology, plan, f
 
 
 def test_two_runs_at_once_know_nothing_of_each_other():
-    """Of unequal sizes, with ports and interfaces of the same names."""
+    """Two runs of unequal sizes use ports and interfaces of the same names."""
     runs = []
     for plan, elements in (("packing", 9000), ("steiner", 700)):
         given = {"topology": PARTIAL, "plan": plan, "elements": elements, "lanes": 64, "repeat": 3, "seed": elements}

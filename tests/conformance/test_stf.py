@@ -11,11 +11,11 @@ from tests.support.conformance.stf.outcome import Outcome, play_sample
 from tests.support.conformance.stf.samples import Sample, compile_sample, default_cache, find_samples
 
 P4_16_TESTS = 199
-"""v1model programs with an STF test in p4c 1.2.3.9, but for the one that needs a module of C++; later: more."""
+"""Number of v1model programs with an STF test in p4c 1.2.3.9, except one that needs a C++ module; later: more."""
 
 
 def missing() -> str | None:
-    """Why these tests cannot run here."""
+    """Return why these tests cannot run here."""
     p4c, testdata = os.environ.get("P4C"), os.environ.get("TESTDATA")
     if not p4c or shutil.which(p4c) is None:
         return "needs p4c: P4C=/path/to/p4c-bm2-ss"
@@ -41,7 +41,7 @@ def test_all_samples_are_found():
 
 
 def skip_without_p4_14(outcome: Outcome) -> None:
-    """p4c of 2026 does not know P4_14 any more, but its tree still has the samples."""
+    """Skip P4_14 samples if p4c does not compile them: p4c of 2026 dropped P4_14, but keeps the samples."""
     if "Illegal language version p4-14" in outcome.reason:
         pytest.skip("this p4c does not compile P4_14")
 
@@ -57,7 +57,7 @@ def test_sample(p4c, sample, executor):
 @pytest.mark.parametrize("executor", ["interpreted", "compiled"])
 @pytest.mark.parametrize("sample", [s for s in SAMPLES if s.name in FAILED_BY_BMV2], ids=lambda s: s.name)
 def test_sample_that_bmv2_fails(p4c, sample, executor):
-    """Ours differs too: what BMv2 does counts, not the test."""
+    """The embedded switch must differ, too: BMv2's behaviour counts, not the test's expectation."""
     outcome = play_sample(p4c, sample, default_cache(), executor)
     skip_without_p4_14(outcome)
     assert outcome.verdict == "differs", FAILED_BY_BMV2[sample.name]
@@ -65,7 +65,7 @@ def test_sample_that_bmv2_fails(p4c, sample, executor):
 
 @pytest.mark.parametrize("sample", [s for s in SAMPLES if s.name in FAILED_BY_BMV2], ids=lambda s: s.name)
 def test_bmv2_fails_it(p4c, sample):
-    # Imported here: all other tests of this file run where nothing but p4switch is installed.
+    # Imported here: the other tests of this file need no package but p4switch.
     pytest.importorskip("grpc")
     from p4switch.program import load_program
     from tests.support.conformance.fuzz.shape import read_shape

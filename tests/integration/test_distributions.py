@@ -1,4 +1,4 @@
-"""The source distribution and the wheel hold the whole product, and work without the checkout."""
+"""The source distribution and the wheel contain the whole product, and work without the checkout."""
 
 import json
 import os
@@ -24,7 +24,7 @@ NO_FRESH = "installs from PyPI and compiles everything, which takes minutes: mak
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """Both, as ``python -m build`` makes them: the wheel out of the source distribution."""
+    """Both distributions as ``python -m build`` makes them: the wheel from the source distribution."""
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -47,7 +47,7 @@ def beside(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def unpacked(built, beside, tmp_path_factory):
-    """The packages of all wheels, in a folder of its own."""
+    """The packages of all wheels, unpacked into a folder."""
     folder = tmp_path_factory.mktemp("site")
     for wheel in (built[1], *beside):
         with zipfile.ZipFile(wheel) as archive:
@@ -56,7 +56,7 @@ def unpacked(built, beside, tmp_path_factory):
 
 
 def packaged():
-    """What belongs into the package: every file below the folders of src/p4reduce/, links followed."""
+    """Return the files that belong into the package: all below src/p4reduce/, with links followed."""
     package = ROOT / "src" / "p4reduce"
     found = set()
     for folder, _, names in os.walk(package, followlinks=True):
@@ -72,11 +72,11 @@ def test_the_wheel_holds_the_whole_package(built):
 
 
 def test_the_wheel_is_light(built):
-    """No studies, no benchmarks, no course; they are elsewhere, as the packages show above."""
+    """No studies, benchmarks or course; the other wheels have them, as the packages above show."""
     assert len(read_toml("pyproject.toml")["dependencies"]) <= 12
     with zipfile.ZipFile(built[1]) as archive:
         lines = sum(archive.read(name).count(b"\n") for name in archive.namelist() if name.endswith(".py"))
-        assert lines < 99_500  # 90,000 is the aim; optical networks, several machines, trees and services came after it
+        assert lines < 99_500  # the goal was 90,000 before optical networks, several machines, trees and services
 
 
 def test_the_source_distribution_holds_every_file_once(built):
@@ -106,7 +106,7 @@ def read_toml(path):
 
 
 def run(unpacked, *arguments, folder):
-    """The command out of the unpacked wheel; beside it only the libraries, the checkout is not to be seen."""
+    """Run the command from the unpacked wheel with only the libraries on the path, without the checkout."""
     libraries = site.getsitepackages()[0]
     code = (
         f"import sys; sys.path[1:1] = [{str(unpacked)!r}, {libraries!r}]; from p4reduce.cli.entry import main; main()"

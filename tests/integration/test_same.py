@@ -1,4 +1,4 @@
-"""The cheap part of ``make same``: what the product says, writes and counts is what was stored."""
+"""The cheap part of ``make same``: the product's output, files and counts equal the stored ones."""
 
 import subprocess
 import sys

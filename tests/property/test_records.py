@@ -1,7 +1,7 @@
-"""Every record that is written down comes back as it was, with fields of every value.
+"""Every serialised record is read back unchanged, with varied values of every field.
 
-The records are those that the product reads, drawn by their types (`tests/support/records.py`): a record or a field
-that is added is covered, and a test fails where a field never had two values.
+The records are those that the product reads, drawn by their types (`tests/support/records.py`): new records and fields
+are covered automatically, and a test fails if a field never had two values.
 """
 
 import json
@@ -43,7 +43,7 @@ from tests.support.records import Seen, classes, drawn, kinds_read, note
 
 
 def _endpoints() -> dict[Any, list[Any]]:
-    """Some of each class, as one alone hardly lets its window be another."""
+    """Return several endpoints of each class, as a single one hardly allows another window."""
     rack = leaf_spine(leaves=2, spines=1, hosts=2, servers=1)
     found: dict[Any, list[Any]] = {}
     servers = {"steiner": "server1", "spt": None, "ps": "server1", "ring": None, "all-to-all": None}
@@ -78,12 +78,12 @@ BASES: dict[Any, Any] = {
     ServiceRequests: [ServiceRequests(100.0), ServiceRequests(8000.0, 10**9, 3)],
     OpticalNetwork: parse_network("oxc:pods=3,hosts=2,ports=2,rate=25G,delta=10us"),
     Topology: st.sampled_from([PODS, LIT]),
-    Ahead: st.none(),  # its array follows the message
+    Ahead: st.none(),  # the array follows the message
     Faults: FAULTS,
     MachineShare: st.builds(  # no circuits
         MachineShare, topology=st.just(PODS), faults=st.sampled_from(FAULTS), inside=st.none() | st.builds(Inside)
     ),
-    BeatMessage: st.builds(  # a wait and what was told of it for each tree
+    BeatMessage: st.builds(  # a wait and its report for each tree
         lambda waits, told, **given: BeatMessage(
             waits=None if waits is None else (waits, None), told=None if waits is None else (told, None), **given
         ),
@@ -100,9 +100,9 @@ BASES: dict[Any, Any] = {
     ],
 }
 GIVEN = {"topology": PODS, "ahead": None}
-"""what whoever reads has"""
+"""arguments that the reader supplies"""
 FIXED = ("Topology.", "LitTopology.", "Node.", "Link.", "Plan.topology", "MachineShare.topology", "Options.ahead")
-"""what topologies consist of, which their own files hold; what follows a message"""
+"""fields that are not varied: parts of topologies, which are stored in separate files; arrays that follow a message"""
 FIXED += tuple(f"{kind.__name__}.kind" for kind in ENDPOINTS)
 SETTINGS = settings(
     max_examples=examples(40, 2000),
@@ -114,7 +114,7 @@ SETTINGS = settings(
 
 
 def through(data: Any) -> Any:
-    """As another process or a later one has it."""
+    """Return a record after a round trip to another or later process."""
     return json.loads(json.dumps(data))
 
 
@@ -124,9 +124,9 @@ KINDS = {**kinds_read(), "endpoints, which are in other records": EndpointSpec}
 def check_all_fields(kind: Any, trip: Callable[[Any], None]) -> None:
     """Draw records for ``trip``, which checks one, until each of their fields has had two values."""
     own = classes(kind)
-    others = tuple(one for other in KINDS.values() for one in classes(other) if one not in own)  # they have own tests
+    others = tuple(one for other in KINDS.values() for one in classes(other) if one not in own)  # tested elsewhere
     seen: Seen = {}
-    for attempt in range(20):  # most kinds need one; rare members of a union need several
+    for attempt in range(20):  # most kinds need one attempt; rare members of a union need several
 
         @seed(attempt)
         @SETTINGS

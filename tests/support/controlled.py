@@ -1,4 +1,4 @@
-"""A controller over embedded switches that links without time join: frames move one by one, in the order of sending."""
+"""A controller over embedded switches whose links take no time: frames move one by one, in sending order."""
 
 import struct
 from collections import deque
@@ -20,7 +20,7 @@ PUSH, PULL, RESULT = 1, 2, 3
 
 
 class Network:
-    """Switches joined by links without time: frames move one by one in the order in which they are sent."""
+    """Switches joined by links that take no time: frames move one by one, in the order in which they are sent."""
 
     def __init__(self, topology, server):
         self.topology, self.server = topology, server
@@ -61,7 +61,7 @@ def controlled(topology, **options):
 
 
 def frame(plan, source, kind, seq, lanes=None, *, to=None, resend=False):
-    """A frame to where the source sends contributions, or to the address ``to``."""
+    """Return a frame to the source's aggregation parent, or to the address ``to``."""
     address = to or plan.up(source)
     node = plan.topology.node(source)
     data = b"" if lanes is None else struct.pack(f">{LANES}i", *lanes)
@@ -94,7 +94,7 @@ def contribution(rank, seq):
 
 
 def all_reduce(plan, network, chunks, workers=None):
-    """Every worker pushes every chunk once; a server, if there is one, sends each sum back."""
+    """Push every chunk once from every worker; a server, if there is one, sends each sum back."""
     for seq in range(chunks):
         for rank, worker in enumerate(plan.workers):
             if workers is None or worker in workers:

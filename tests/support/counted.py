@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> int:
-    """The command's exit code."""
+    """Run the command; return its exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     done = subprocess.run(parser.parse_args().command, check=False)

@@ -1,4 +1,4 @@
-"""How much tests do: enough for every change, or more before a release (``make soak-tests``)."""
+"""Amount of random testing: enough for every change, or more before a release (``make soak-tests``)."""
 
 import os
 from typing import Final
@@ -7,5 +7,5 @@ SOAK: Final = bool(os.environ.get("SOAK"))
 
 
 def examples(few: int, many: int) -> int:
-    """How many random examples: ``many`` in a soak."""
+    """Return the number of random examples: ``many`` in a soak."""
     return many if SOAK else few

@@ -39,24 +39,24 @@ REGIMES: Final = (ALONE, TOGETHER, TASKS, "up to 64 KiB", "above 64 KiB", "delay
 
 @dataclass(frozen=True)
 class Point:
-    """One setting: what it was, and picoseconds on packets and in the model."""
+    """One setting, with its communication time in picoseconds on packets and in the model."""
 
     kind: str
-    """plan, or what jobs there are"""
+    """plan, or kind of jobs"""
     regimes: tuple[str, ...]
-    """size, and delays of the links"""
+    """kind of setting, class of its size, class of the longest link delay"""
     setting: str
     packets_ps: int
     flow_ps: int
     same_bytes: bool
     refused: str = ""
-    """why the model would not say"""
+    """error message with which the model refused; empty if it did not"""
     dropped: int = 0
-    """frames for which queues had no room, on packets"""
+    """frames that full queues dropped, on packets"""
 
     @property
     def error(self) -> float:
-        """Of the model, as a share of the time on packets."""
+        """Relative error of the model's time against that on packets."""
         return (self.flow_ps - self.packets_ps) / self.packets_ps if self.packets_ps else float(self.flow_ps > 0)
 
 
@@ -67,7 +67,7 @@ def _regimes(jobs: str, elements: int, topology: Topology) -> tuple[str, ...]:
 
 
 def run_point(seed: int, number: int, folder: Path) -> Point | None:
-    """One collective after the other with one plan; None where no such plan is possible on that network."""
+    """Run repeated collectives with one plan; None if the plan is impossible on that network."""
     fields = random_run(Random(f"{seed}:{number}"), folder, number)
     setting = ", ".join(f"{name} {value}" for name, value in fields.items() if value is not None)
     try:
@@ -93,7 +93,7 @@ def run_point(seed: int, number: int, folder: Path) -> Point | None:
 
 
 def jobs_point(seed: int, number: int) -> Point | None:
-    """Several jobs at once: the time that their sums were under way, of all jobs and rounds together."""
+    """Run several jobs at once; the time is the sum over all jobs and rounds of their collectives' time."""
     setting = random_jobs(Random(f"{seed}:{number}"))
     classes = len({job.priority for job in setting.jobs}) > 1
     kind = "several jobs, in classes" if classes else "several jobs"
@@ -115,7 +115,7 @@ def jobs_point(seed: int, number: int) -> Point | None:
 
 
 def tasks_point(seed: int, number: int) -> Point | None:
-    """Tasks of the orchestrator: the time that their rounds were under way, behind training, of all tasks together."""
+    """Run tasks of the orchestrator; the time is the sum over all rounds from the end of training."""
     setting = random_tasks(Random(f"{seed}:{number}"))
     kind = "tasks, a host ends" if setting.dying else "tasks"
     regimes = _regimes(TASKS, max(task.elements for task in setting.tasks), setting.topology)
@@ -133,7 +133,7 @@ def tasks_point(seed: int, number: int) -> Point | None:
 
 
 def points(seed: int, count: int, *, tasks: bool = False) -> Iterator[Point]:
-    """The first ``count`` settings of a seed; every fourth has several jobs, or all have ``tasks``."""
+    """Yield the first ``count`` settings of a seed: every fourth has several jobs, or all have ``tasks``."""
     with tempfile.TemporaryDirectory() as folder:
         for number in range(count):
             if tasks:
@@ -146,7 +146,7 @@ def points(seed: int, count: int, *, tasks: bool = False) -> Iterator[Point]:
 
 
 def interval(errors: Sequence[float]) -> tuple[float, float]:
-    """95 % of the mean absolute error: percentiles of means of resamples (Efron, 1979)."""
+    """Return the 95 % interval of the mean absolute error: bootstrap percentiles (Efron, 1979)."""
     values = np.abs(errors)
     drawn = np.random.default_rng(0).choice(values, (RESAMPLES, len(values))).mean(axis=1)
     low, high = np.percentile(drawn, (2.5, 97.5))
@@ -154,7 +154,7 @@ def interval(errors: Sequence[float]) -> tuple[float, float]:
 
 
 def report(found: Sequence[Point]) -> bool:
-    """Print it; whether the bars hold."""
+    """Print the errors; return whether they are within the bounds."""
     compared = [point for point in found if not point.refused]
     kinds = sorted({point.kind for point in compared})
     print(f"{'':26}{'settings':>9}{'mean':>9}{'95th':>9}{'worst':>9}{'refused':>9}")
@@ -180,7 +180,7 @@ def report(found: Sequence[Point]) -> bool:
 
 
 def main() -> int:
-    """Exit code 1 where a bar is missed."""
+    """Return 1 if a bound is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=200, help="settings")
     parser.add_argument("--seed", type=int, default=1)

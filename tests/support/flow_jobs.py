@@ -1,4 +1,4 @@
-"""Several jobs that compute and add up in turns, on packets and in the flow model: when each was under way."""
+"""Several jobs that alternate computation and all-reduce, on packets and in the flow model, with their times."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,14 +18,14 @@ from tests.support.flow_settings import JobsSetting
 
 @dataclass
 class Rounds:
-    """Of each job: how long its sums were under way, all rounds together, ps."""
+    """Communication time of each job, summed over its rounds, in ps."""
 
     communicated_ps: list[int] = field(default_factory=list)
     dropped: int = 0
 
     @property
     def total_ps(self) -> int:
-        """Of all jobs."""
+        """Communication time of all jobs in ps."""
         return sum(self.communicated_ps)
 
 
@@ -36,7 +36,11 @@ def _play(
     advance: Callable[[int | None, Sequence[int]], None],
     ended: Callable[[int], int | None],
 ) -> list[int]:
-    """All rounds. ``begin(job, round)``; ``advance(until, jobs)``, until one of them is done; ``ended(job)``: when."""
+    """Run all rounds; return the communication time of each job in ps.
+
+    ``begin(job, round)`` starts a collective, ``advance(until, jobs)`` stops when one of them is done, ``ended(job)``
+    returns the end time or None.
+    """
     start = now()
     due = {number: start + job.start_ps + job.compute_ps for number, job in enumerate(setting.jobs)}
     began: dict[int, int] = {}
@@ -66,7 +70,7 @@ def _requests(setting: JobsSetting) -> list[PlanRequest]:
 
 
 def on_packets(setting: JobsSetting) -> Rounds:
-    """In virtual time."""
+    """Run the jobs on packets in virtual time."""
     program = bundled(setting.lanes)
     with EmbeddedSwitches(setting.topology, program) as switches, JobNetwork(switches) as network:
         jobs = [network.add(switches.controller.start_job(request)) for request in _requests(setting)]
@@ -90,7 +94,7 @@ def on_packets(setting: JobsSetting) -> Rounds:
 
 
 def as_flows(setting: JobsSetting) -> Rounds:
-    """In the flow model."""
+    """Run the jobs in the flow model."""
     network, resources = FlowNetwork(setting.topology), Resources()
     jobs: list[Job] = [
         network.add(make_plan(setting.topology, request, resources), BLOCK) for request in _requests(setting)

@@ -1,4 +1,4 @@
-"""Random settings in which the flow model is held against packets (`flow_error.py`): networks, plans, sizes."""
+"""Random settings in which `flow_error.py` compares the flow model with packets: networks, plans, sizes."""
 
 import dataclasses
 from pathlib import Path
@@ -12,12 +12,12 @@ from p4switch.base.values import PS_PER_NS, PS_PER_S
 RATES: Final = (1, 10, 25, 40, 100)
 """Gb/s"""
 MOST_WORK: Final = 12_000_000
-"""elements times workers of a collective on packets, so that it takes seconds"""
+"""limit of elements times workers of a collective, so that packets take seconds only"""
 MOST_ELEMENTS: Final = 4_000_000
 
 
 def random_topology(random: Random) -> Topology:
-    """A network of one of the builders, or a bundled one, with rates, delays and capable switches of its own."""
+    """Return a generated or bundled network with random rates, delays and capable switches."""
     kind = random.choice(
         ("star", "leaf-spine", "leaf-spine", "leaf-spine", "fat-tree", "nobel", "racks", "generations")
     )
@@ -38,7 +38,7 @@ def random_topology(random: Random) -> Topology:
 
 
 def _with_links(random: Random, topology: Topology) -> Topology:
-    """One rate or scaled ones; delays of a room, a building or a city, alike or not."""
+    """Return the network with uniform or differing rates, and with equal or differing delays."""
     top = max(link.rate_bps for link in topology.links)
     scale = random.choice(RATES) * 1e9 / top
     differing, apart = random.random() < 0.3, random.random() < 0.3
@@ -52,7 +52,7 @@ def _with_links(random: Random, topology: Topology) -> Topology:
 
 
 def random_run(random: Random, folder: Path, number: int) -> dict[str, Any]:
-    """Fields of an ``Experiment`` whose topology lies in ``folder``."""
+    """Return the fields of an ``Experiment``; its topology is saved in ``folder``."""
     topology = random_topology(random)
     path = folder / f"network-{number}.yaml"
     save(topology, path)
@@ -85,7 +85,7 @@ def random_run(random: Random, folder: Path, number: int) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class JobSetting:
-    """One of several jobs: it computes, then adds up, round after round."""
+    """A job that computes, then all-reduces, round after round."""
 
     plan: str
     workers: tuple[str, ...]
@@ -98,7 +98,7 @@ class JobSetting:
 
 @dataclasses.dataclass(frozen=True)
 class JobsSetting:
-    """Jobs that share the links of a network, in classes or all in one."""
+    """Jobs that share the links of a network, in several priority classes or in one."""
 
     topology: Topology
     lanes: int
@@ -106,7 +106,7 @@ class JobsSetting:
 
 
 def random_jobs(random: Random) -> JobsSetting:
-    """Two to four jobs on hosts of their own, or on shared ones."""
+    """Return two to four jobs on separate or shared hosts."""
     while True:
         topology = random_topology(random)
         hosts = [host.name for host in topology.workers]

@@ -1,4 +1,4 @@
-"""Random tasks of the orchestrator, on packets and in the flow model: when their rounds were under way."""
+"""Random tasks of the orchestrator, on packets and in the flow model, with the times of their rounds."""
 
 import tempfile
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ MOST_ELEMENTS = 300_000
 
 @dataclass(frozen=True)
 class TasksSetting:
-    """Tasks, the policy that gives them trees, and the hosts that end, with the time."""
+    """Tasks, the policy that chooses their trees, and (host, time in ps) of the hosts that end."""
 
     topology: Topology
     tasks: tuple[Task, ...]
@@ -32,18 +32,18 @@ class TasksSetting:
 
 @dataclass(frozen=True)
 class TasksPlayed:
-    """What came of it; ps."""
+    """Result of a setting; times in ps."""
 
     communicated_ps: int
-    """from the last local model of a round to its end, of all rounds of all tasks"""
+    """sum over all rounds of all tasks: time from the round's last local model to its end"""
     finished_ps: int
     """the end of the last task"""
     ended: tuple[tuple[str, TaskState, int], ...]
-    """of each task: how, and after how many rounds"""
+    """(name, final state, number of rounds) of each task, sorted"""
 
 
 def random_tasks(random: Random) -> TasksSetting:
-    """One to five tasks; some choose their hosts, some have a class, hosts of some settings end."""
+    """Return one to five tasks; some select their hosts, some have a class, in some settings a host ends."""
     while True:
         topology = random_topology(random)
         hosts = [host.name for host in topology.hosts]
@@ -82,7 +82,7 @@ def random_tasks(random: Random) -> TasksSetting:
 
 
 def play_tasks(setting: TasksSetting, time: Literal["virtual", "flow"]) -> TasksPlayed:
-    """Run all of them to their end."""
+    """Run all tasks to their end."""
     with (
         tempfile.TemporaryDirectory() as folder,
         World(setting.topology, PROGRAM, checkpoints=Path(folder) / "kept", time=time) as world,
@@ -103,7 +103,7 @@ def play_tasks(setting: TasksSetting, time: Literal["virtual", "flow"]) -> Tasks
 
 
 def text_of(setting: TasksSetting) -> str:
-    """A line for people."""
+    """Return a one-line description of a setting."""
     each = [f"{task.size} workers, {task.elements} elements, {task.rounds} rounds" for task in setting.tasks]
     return f"{setting.policy} on {setting.topology.name}: {'; '.join(each)}{_dying(setting.dying)}"
 

@@ -1,4 +1,4 @@
-"""Connections of strangers to a live page: half-open, slow, or with noise; and how long the page lets them live."""
+"""Unauthenticated connections to a live page (half-open, slow or with noise), and how long the page keeps them."""
 
 import random
 import selectors
@@ -18,15 +18,15 @@ PARTS: Sequence[bytes] = (
     b"\r\n",
     b"GET /static/page.js HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n" * 300,
 )
-"""what a stranger sends before it falls silent; the last is answered, since it needs no token"""
+"""bytes that a stranger sends before it falls silent; the last request is answered, since it needs no token"""
 FALLEN_S = 0.2
 
 
 class Strangers:
-    """Connect ``count`` times to a port of loopback, hold what is held, and take down when each was closed.
+    """Open ``count`` connections to a loopback port, and record when the server closes each.
 
-    Use as a context manager: connections are made by a thread of its own; those that were closed are made again until
-    ``count`` were made, so that the server always has as many as it allows.
+    Use as a context manager. A thread opens the connections, at most ``at_once`` at a time, and replaces closed ones
+    until ``count`` were made, so that the server always has as many as it allows.
     """
 
     def __init__(self, port: int, count: int, *, seed: int = 0, at_once: int = 900) -> None:
@@ -80,7 +80,7 @@ class Strangers:
         connection.close()
 
     def join(self, timeout_s: float) -> None:
-        """Wait until all were made and closed by the server; `AssertionError` if that takes longer."""
+        """Wait until all connections were made and closed by the server; `AssertionError` after ``timeout_s``."""
         self._thread.join(timeout_s)
         assert not self._thread.is_alive(), f"{len(self._open)} of {self.made} connections are still open"
 

@@ -1,7 +1,7 @@
-"""Which modules command lines import, and how much processor time those cost that are wrong or ask for help.
+"""Modules that command lines import, and the processor time of command lines that are wrong or ask for help.
 
-``python -m tests.support.imports`` measures each in a process of its own, and exits with 1 where one that is wrong
-reaches the bar.
+``python -m tests.support.imports`` measures each in its own process, and exits with 1 if a wrong one needs BAR_S or
+more.
 """
 
 import argparse
@@ -31,11 +31,11 @@ BAD_VALUES = (
     "tdm trace --trace x", "tdm trace --loads x", "priorities compare missing.yaml", "slurm conf missing.yaml made",
     "slurm up nowhere", "slurm demo -t missing.yaml", "report missing.json", "example nope",
 )  # fmt: skip
-"""Bad values and missing files."""
+"""Command lines with bad values and missing files."""
 
 
 def every_command() -> Iterator[tuple[str, ...]]:
-    """The words of all commands."""
+    """Yield the words of every command."""
     typer = importlib.import_module("typer")
     app = importlib.import_module("p4reduce.cli.main").app
     for word, command in typer.main.get_command(app).commands.items():
@@ -43,9 +43,9 @@ def every_command() -> Iterator[tuple[str, ...]]:
 
 
 def imported_by(lines: Sequence[Sequence[str]], names: Sequence[str]) -> list[tuple[object, list[str]]]:
-    """For each command line its exit code, and which of some modules it is the first to import.
+    """Return for each command line its exit code, and those of ``names`` that it is the first to import.
 
-    They run one after the other in this process: call it in a fresh one.
+    The command lines run one after the other in this process: call it in a fresh one.
     """
     entry = importlib.import_module("p4reduce.cli.entry")
     return [_imported_by(entry, line, [name for name in names if name not in sys.modules]) for line in lines]
@@ -63,7 +63,7 @@ def _imported_by(entry: object, line: Sequence[str], missing: Sequence[str]) -> 
 
 
 def cpu_s(line: Sequence[str], runs: int) -> float:
-    """Processor time of a command, the least of some runs: what else the machine does adds to it."""
+    """Return the processor time of a command in seconds: the minimum of several runs, as other load adds to it."""
     found = []
     for _ in range(runs):
         process = subprocess.Popen(
@@ -75,7 +75,7 @@ def cpu_s(line: Sequence[str], runs: int) -> float:
 
 
 def main() -> int:
-    """Measure."""
+    """Measure all command lines; return 1 if a wrong one needs BAR_S or more."""
     parser = argparse.ArgumentParser(description="Processor time of commands that are wrong or ask for help.")
     parser.add_argument("--runs", type=int, default=3, help="runs of each, of which the least counts (default: 3)")
     runs = parser.parse_args().runs

@@ -32,7 +32,7 @@ TOPOLOGIES = (
 
 @dataclass
 class Program:
-    """A script: tensors, steps, how it says which is which, and who is late for what."""
+    """A script: tensors, steps, how tensors are identified, and which (rank, step, tensor) are late."""
 
     seed: int
     topology: str
@@ -48,7 +48,7 @@ class Program:
 
     @classmethod
     def draw(cls, seed: int) -> "Program":
-        """A random one."""
+        """Return a random script."""
         rng = random.Random(f"late tensors {seed}")
         topology = rng.choice(TOPOLOGIES)
         size = {"star:hosts=2": 2, TOPOLOGIES[3]: 3}.get(topology, 4)
@@ -68,14 +68,14 @@ class Program:
         )
 
     def order(self, step: int) -> list[int]:
-        """Named tensors come in any order; without names only their places tell them apart."""
+        """Return the order of tensors in a step: random if named, else fixed, as only positions identify them."""
         found = list(range(self.tensors))
         if self.says == "name":
             random.Random(f"order {self.seed} {step}").shuffle(found)
         return found
 
     def script(self, comm: Communicator) -> None:
-        """What each rank does."""
+        """Run a rank's part of the script."""
         total = np.zeros((self.tensors, self.elements), np.int64)
         for step in range(self.steps):
             for tensor in self.order(step):
@@ -94,7 +94,7 @@ class Program:
         self.sums[comm.rank] = total
 
     def play(self) -> tuple[list[str], int, int]:
-        """What is wrong; how many chunks came too late, and how many of them are reported to be in no sum."""
+        """Return the violations, the number of late chunks, and how many of these are reported as in no sum."""
         experiment = Experiment(
             topology=self.topology,
             lanes=LANES,
@@ -130,7 +130,7 @@ class Program:
 
 
 def main(arguments: list[str]) -> int:
-    """Play many; the exit code is 1 where one is wrong."""
+    """Play many scripts; return 1 if one is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1, help="of the first")

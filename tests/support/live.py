@@ -1,4 +1,4 @@
-"""Commands with a live page, in processes of their own, as who started them sees them."""
+"""Commands with a live page, each in its own process."""
 
 import http.client
 import json
@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-LONG_S = 300  # code may have to be compiled first
+LONG_S = 300  # includes compilation
 _all = []
 
 
@@ -24,7 +24,7 @@ def end_all():
 
 
 def started(*arguments):
-    """A command in a process of its own, and the address of its page."""
+    """Start a command; return its process, and the port and token of its page."""
     process = subprocess.Popen(
         [sys.executable, "-m", "p4reduce.cli.entry", *arguments],
         stdout=subprocess.PIPE,
@@ -48,12 +48,12 @@ def ask(port, token, path, body=None):
 
 
 def stands(port, token):
-    """Wait until the run is held, between two events."""
+    """Wait until the run is paused between two events."""
     assert any(tick["frames"] for tick in ticks(port, token))
 
 
 def ticks(port, token):
-    """What the page is told of where the run stands, one after the other."""
+    """Yield the updates that the page receives about the run's position."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONG_S)
     connection.request("GET", f"/api/stream?token={token}")
     answer = connection.getresponse()
@@ -76,7 +76,7 @@ def ended(process, number):
 
 
 def stayed(process):
-    """Read on until the run has ended."""
+    """Read stderr until the run has ended and its page stays."""
     for line in process.stderr:
         if "stays until Ctrl-C" in line:
             return

@@ -24,15 +24,15 @@ from tests.support.paths import ROOT
 PICTURE: Final = ROOT / "docs" / "images" / "live.png"
 RUN: Final = Experiment(topology="leaf-spine-8", elements=250_000, faults=FaultOptions(loss=0.002), seed=3)
 MOMENT_PS: Final = 400_000_000
-"""after the beginning of the run: chunks are missing then"""
+"""time after the start of the run, in ps, at which chunks are missing"""
 PLANS: Final = ("steiner", "ps")
-"""beside each other"""
+"""plans shown side by side"""
 PATIENCE_S: Final = 300.0
 
 
 @contextmanager
 def held(experiment: Experiment) -> Iterator[LivePlayer]:
-    """A run that stands at the moment; it goes on to its end afterwards."""
+    """Yield a run that is paused at MOMENT_PS; afterwards it goes on to its end."""
     player = LivePlayer(paused=True)
 
     def run() -> None:
@@ -53,7 +53,7 @@ def held(experiment: Experiment) -> Iterator[LivePlayer]:
 
 
 def draw(seen: Browser, path: Path) -> Path:
-    """Open the page of a run that is held, at the width of a desktop, in light colours; returns the path."""
+    """Save a picture of the page of a paused run, at desktop width and in light colours; return the path."""
     with held(RUN) as player, LiveServer(VirtualSource(f"{RUN.plan} on {RUN.topology}, loss 0.2 %", player)) as server:
         seen.shape("desktop", "light", still=True)
         seen.driver.get(server.url)
@@ -64,7 +64,7 @@ def draw(seen: Browser, path: Path) -> Path:
 
 
 def draw_beside(seen: Browser, path: Path) -> Path:
-    """Record a run of each plan up to the moment, open both in one page, and draw their networks; returns the path."""
+    """Record a run of each plan up to MOMENT_PS, open both in one page, save a picture of them; return the path."""
     found = []
     for plan in PLANS:
         experiment = RUN.model_copy(update={"plan": plan, "faults": FaultOptions()})
@@ -79,13 +79,13 @@ def draw_beside(seen: Browser, path: Path) -> Path:
 
 
 def stands(player: LivePlayer) -> None:
-    """Wait until time stands still."""
+    """Wait until the run is paused."""
     if not player.wait_until(lambda: player.stands, PATIENCE_S):
         raise TimeoutError("the run was not held in time")
 
 
 def main() -> int:
-    """Exit code: 1 where no browser can be driven."""
+    """Return 1 if no browser can be driven."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     if reason := why_not():
         print(reason, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Machines on one machine: network namespaces on a bridge, or loopback addresses where this user may make none."""
+"""Simulated machines: network namespaces on a bridge, or loopback addresses if this user may not make namespaces."""
 
 import contextlib
 import functools
@@ -17,12 +17,12 @@ from p4reduce.network.real.net.state import VARIABLE, all_runs, carrying
 
 T = TypeVar("T")
 SSH = str(Path(__file__).with_name("ssh"))
-"""stands for ssh(1)"""
+"""path of the stand-in for ssh(1)"""
 
 
 @functools.cache
 def why_not() -> str | None:
-    """Why this process cannot enter network namespaces of its own; None if it can."""
+    """Return why this process cannot make network namespaces; None if it can."""
     try:
         os.close(new_namespace())
     except OSError as error:
@@ -32,22 +32,22 @@ def why_not() -> str | None:
 
 @dataclass(frozen=True)
 class Machine:
-    """``address``: where the others reach it. ``namespace``: of its network; None: that of this process."""
+    """A machine: its ``address`` for others, and the descriptor of its network namespace (None: this one)."""
 
     address: str
     namespace: int | None
 
     @property
     def path(self) -> str | None:
-        """Of its namespace, for nsenter(1)."""
+        """Path of its namespace for nsenter(1); None if it has none."""
         return None if self.namespace is None else f"/proc/{os.getpid()}/fd/{self.namespace}"
 
     def run(self, work: Callable[[], T]) -> T:
-        """Do ``work`` there: sockets that it opens are that machine's."""
+        """Run ``work`` on the machine: sockets that it opens are in the machine's namespace."""
         return work() if self.namespace is None else inside(self.namespace, work)
 
     def cut(self, first: "Machine") -> None:
-        """Pull its cable, at the side of the ``first`` machine: nobody hears of it."""
+        """Pull the machine's cable at the ``first`` machine's side; no socket gets an error."""
 
         def down() -> None:
             with IPRoute() as route:
@@ -64,9 +64,9 @@ mkdir -p "$@" && for place in "$@" /dev/shm; do mount -t tmpfs tmpfs "$place" ||
 
 @contextlib.contextmanager
 def with_files(machine: Machine, *places: Path) -> Iterator[list[str]]:
-    """Files of a machine's own: ``places`` and /dev/shm are empty there. Yields what a command there begins with.
+    """Give commands on a machine their own files: ``places`` and /dev/shm are empty there. Yield the command prefix.
 
-    Needs root, or a user namespace; ``why_not`` is asked first.
+    Needs root, or a user namespace; check ``why_not`` first.
     """
     own = ["nsenter", f"--net={machine.path}", "unshare", "--mount", "--propagation", "private"]
     holds = subprocess.Popen(
@@ -84,7 +84,7 @@ def with_files(machine: Machine, *places: Path) -> Iterator[list[str]]:
 
 
 def known_to_ssh(folder: Path, made: Sequence[Machine]) -> dict[str, str]:
-    """The environment in which `SSH` reaches machines by the names pc1, pc2, …; the first one is the launcher's own."""
+    """Return environment variables with which `SSH` reaches machines pc1, pc2, …; the first is the launcher's."""
     rows = [f"pc{number} {one.path or '-'} {one.address} {made[0].address}\n" for number, one in enumerate(made, 1)]
     (folder / "machines").write_text("".join(rows))
     return {"MACHINES": str(folder / "machines"), "XDG_STATE_HOME": str(folder / "state")}
@@ -92,7 +92,7 @@ def known_to_ssh(folder: Path, made: Sequence[Machine]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def machines(count: int) -> Iterator[list[Machine]]:
-    """So many machines; gone with their namespaces at the end."""
+    """Yield ``count`` machines; their namespaces end with the context."""
     if why_not() is not None:
         yield [Machine(f"127.0.0.{number + 1}", None) for number in range(count)]
         return
@@ -108,7 +108,7 @@ def machines(count: int) -> Iterator[list[Machine]]:
 
 
 def _bridge(made: list[Machine]) -> None:
-    with IPRoute() as route:  # whose sockets are of the thread that uses them
+    with IPRoute() as route:  # its socket belongs to the namespace of the calling thread
         _up(route, "lo")
         route.link("add", ifname="br0", kind="bridge")
         bridge = _up(route, "br0")
@@ -131,12 +131,12 @@ def _up(route: IPRoute, name: str) -> int:
 
 
 def gone_in(seconds: float) -> bool:
-    """Whether there are no runs and no processes of any, at the latest then; later where others have the processors."""
+    """Return whether all runs and their processes end within ``seconds``, or longer on a loaded machine."""
     return eventually(lambda: not all_runs() and not left(), seconds)
 
 
 def eventually(is_so: Callable[[], bool], seconds: float = 10.0) -> bool:
-    """Whether something is so, at the latest then; later where others have the processors."""
+    """Return whether a condition becomes true within ``seconds``, or longer on a loaded machine."""
     deadline = time.monotonic() + seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     while time.monotonic() < deadline:
         if is_so():
@@ -146,5 +146,5 @@ def eventually(is_so: Callable[[], bool], seconds: float = 10.0) -> bool:
 
 
 def left() -> list[int]:
-    """Processes of any run whose folder is in our state folder."""
+    """Return the processes of all runs in our state folder."""
     return [one for run in all_runs() for one in carrying(VARIABLE, run.word)]

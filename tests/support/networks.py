@@ -1,4 +1,4 @@
-"""Random networks for hypothesis."""
+"""Hypothesis strategies for random networks."""
 
 from hypothesis import strategies as st
 
@@ -10,9 +10,9 @@ RATE = 10 * GIGA
 
 @st.composite
 def loaded_networks(draw, *, switches: int, load: int):
-    """A topology and what its links between switches carry, by direction: up to ``load`` of their 10 Gb/s.
+    """Draw a topology, and the load of its links between switches in each direction: up to ``load`` of 10 Gb/s.
 
-    One to ``switches`` switches, of which some can aggregate, and two to eight hosts.
+    It has one to ``switches`` switches, of which some can aggregate, and two to eight hosts.
     """
     builder = TopologyBuilder("random")
     count = draw(st.integers(1, switches))

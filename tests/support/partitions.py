@@ -37,7 +37,7 @@ GROUP: Final = 1
 
 
 def draw_topology(rng: random.Random) -> Topology:
-    """A tree of switches with some links more, hosts anywhere, perhaps fibres to a cross-connect."""
+    """Draw a tree of switches with extra links, hosts anywhere, and perhaps fibres to a cross-connect."""
     builder = TopologyBuilder("random")
     switches = rng.randint(1, 9)
     delays = DELAYS if rng.random() < 0.5 else ("1us",)
@@ -71,13 +71,13 @@ def draw_topology(rng: random.Random) -> Topology:
 
 
 def draw_faults(rng: random.Random) -> Faults:
-    """Any probabilities, often none."""
+    """Draw fault probabilities, often 0."""
     of = [rng.choice((0.0, 0.0, 0.05, 0.3)) for _ in range(4)]
     return Faults(*of, reorder_delay_ps=rng.choice((1, 1000, 3 * US, 50 * US)))
 
 
 class Watched:
-    """A pacer that writes down what it sees."""
+    """A pacer that records every event it sees."""
 
     def __init__(self, events: int) -> None:
         self.events = events
@@ -85,24 +85,24 @@ class Watched:
         self.network: VirtualNetwork | None = None
 
     def begin(self, check: Callable[[], None]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     @contextmanager
     def moving(self) -> Iterator[None]:
-        """Nothing."""
+        """Do nothing."""
         yield
 
     def passed(self, check: Callable[[], None]) -> None:
-        """The exact event at which time stands."""
+        """Record the time and number of the current event."""
         assert self.network is not None
         self.seen.append((self.network.now, self.network.events))
 
 
 class Story:
-    """One network and its script; every telling draws the same."""
+    """A random network and script; every telling draws the same events."""
 
     def __init__(self, seed: int, folder: Path, *, threads: int) -> None:
-        """``threads``: that share windows; 0: all events in one heap."""
+        """Draw the network; ``threads``: threads that share the windows, 0 for all events in one heap."""
         self.rng = random.Random(seed)
         self.folder = folder
         rng = self.rng
@@ -168,7 +168,7 @@ class Story:
         return devices
 
     def tell(self) -> list[Any]:
-        """What can be seen after each run."""
+        """Run the script; return the visible state after each run."""
         rng, network = self.rng, self.network
         seen: list[Any] = []
         for index in range(len(self.endpoints.hosts)):
@@ -255,7 +255,7 @@ class Story:
                 pacer = network.pacer = Watched(rng.choice((1, 7, 1000)))
                 pacer.network = network
                 stop = network.run(until, rng.choice((watch, [])), max_events=300)
-                # A slice may end early, where memory has to grow: by steps of one event all are seen nevertheless.
+                # A slice may end early when memory has to grow; with slices of one event, all events are seen anyway.
                 told, network.pacer = list(dict.fromkeys(pacer.seen)) if pacer.events == 1 else [], None
         return stop, told
 
@@ -266,7 +266,7 @@ class Story:
         coming = [heap[:size] for heap, size in zip(memory.heaps, sizes, strict=True)]
         events = sorted(tuple(event)[:3] for heap in coming for event in heap.tolist())
         links, nodes = network._wiring.links, network._wiring.nodes
-        places = {"wire_head", "wire_tail", "sent_tail", "sent_next"}  # which cell a frame is in, cannot be seen
+        places = {"wire_head", "wire_tail", "sent_tail", "sent_next"}  # a frame's cell is not visible
         names = [name for name in links.dtype.names or () if name not in places]
         port = self.ports[len(events) % len(self.ports)]
         return (
@@ -286,12 +286,12 @@ class Story:
 
 
 def digest(what: Any) -> str:
-    """Short enough to print."""
+    """Return a short hash that can be printed."""
     return hashlib.sha256(repr(what).encode()).hexdigest()[:12]
 
 
 def tellings(seed: int, threads: Sequence[int] = (1, 2, 4)) -> tuple[list[list[Any]], int]:
-    """What can be seen in one heap, then with so many threads, and the number of partitions."""
+    """Return the visible states in one heap and with each number of threads, and the number of partitions."""
     found = []
     for number in (0, *threads):
         with tempfile.TemporaryDirectory() as folder:
@@ -301,7 +301,7 @@ def tellings(seed: int, threads: Sequence[int] = (1, 2, 4)) -> tuple[list[list[A
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit code."""
+    """Run the comparison; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000, help="random networks")
     parser.add_argument("--seed", type=int, default=1, help="of the first")

@@ -1,4 +1,4 @@
-"""Frames of captures."""
+"""Reader of capture files."""
 
 import struct
 from pathlib import Path
@@ -9,7 +9,7 @@ _RECORD_HEADER: Final = struct.Struct("<IIII")
 
 
 def read_frames(path: Path) -> list[bytes]:
-    """The frames of a file that `PcapWriter` writes, as far as it is written."""
+    """Return the frames of a file that `PcapWriter` writes; the file may be incomplete."""
     data, at, frames = path.read_bytes(), _FILE_HEADER, []
     while at + _RECORD_HEADER.size <= len(data):
         length = _RECORD_HEADER.unpack_from(data, at)[2]

@@ -1,8 +1,8 @@
-"""Pieces of a sweep, noted as they are made: a line for each in ``$PIECES/HOSTNAME``, the piece and its CPU seconds.
+"""Log of a sweep's pieces as they are computed: lines in ``$PIECES/HOSTNAME`` with the piece and its CPU seconds.
 
-A preload of Dask's workers, or ``python -m tests.support.pieces_noted sweep ...`` as ``p4reduce sweep ...``. With
-``$WAITS`` each piece also waits for so many seconds, as if for a slower machine. A piece of the seed ``$POISON`` kills
-its process.
+It is a preload of Dask's workers, or runs as ``python -m tests.support.pieces_noted sweep ...`` in place of ``p4reduce
+sweep ...``. With ``$WAITS`` each piece first waits that many seconds, as on a slower machine. A piece of the seed
+``$POISON`` kills its process.
 """
 
 import os
@@ -35,7 +35,7 @@ if "PIECES" in os.environ:
 
 
 def read(folder: Path) -> dict[str, list[tuple[str, float]]]:
-    """Pieces of each machine, with their CPU seconds."""
+    """Return the pieces of each machine, with their CPU seconds."""
     found = {}
     for path in folder.iterdir():
         rows = (line.rpartition(" ") for line in path.read_text().splitlines())

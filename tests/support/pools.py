@@ -1,4 +1,4 @@
-"""Processes of a pool that work for another one."""
+"""Worker processes of a process pool, found in /proc."""
 
 import os
 import select
@@ -12,11 +12,11 @@ from tests.support.paths import ROOT
 
 PATIENCE_S = 120
 LISTED = Path(f"/proc/self/task/{os.getpid()}/children").exists()
-"""whether this Linux lists children in /proc"""
+"""True if this Linux lists children in /proc"""
 
 
 def children(pid: int) -> list[int]:
-    """Of all its threads; none when it has ended."""
+    """Return the children of all threads of a process; empty if it has ended."""
     found = []
     for thread in Path(f"/proc/{pid}/task").glob("*"):
         try:
@@ -27,7 +27,7 @@ def children(pid: int) -> list[int]:
 
 
 def workers(pid: int) -> list[int]:
-    """Processes that carry out pieces, of a poster that works."""
+    """Return the pool's worker processes among the children of a process."""
     found = []
     for child in children(pid):
         try:
@@ -40,7 +40,7 @@ def workers(pid: int) -> list[int]:
 
 
 def busy(pid: int) -> bool:
-    """Whether it has been at work for a second: it has begun with a piece."""
+    """Return whether a process has used over a second of CPU: then it has begun a piece."""
     try:
         ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -49,9 +49,9 @@ def busy(pid: int) -> bool:
 
 
 def end_at_work(command: Sequence[str], number: signal.Signals, temporary: Path | None = None) -> int:
-    """Start it, send it a signal when two of its processes are at work, see that they end; its exit code.
+    """Start a command, signal it once two workers are busy, check that they end, and return its exit code.
 
-    ``temporary``: the folder of its temporary files.
+    ``temporary`` is the folder of its temporary files.
     """
     environment = None if temporary is None else {**os.environ, "TMPDIR": str(temporary)}
     quiet = subprocess.DEVNULL

@@ -1,6 +1,6 @@
-"""Which records the product reads back, found in its sources; and random ones, drawn by their types.
+"""Record types that the product reads back, found in its sources, and random records drawn by their types.
 
-A record that is read somewhere is found, and a field that is added to it is drawn; neither is written down here.
+New record types and new fields are found automatically; neither is listed here.
 """
 
 import ast
@@ -26,22 +26,23 @@ PLAIN = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=2),
     max_leaves=4,
 )
-"""what JSON holds"""
+"""strategy for arbitrary JSON values"""
 Seen = dict[str, set[str]]
-"""values of each field that were drawn"""
+"""drawn values (repr) of each field, by ``Class.field``"""
 Bases = Mapping[type, Any]
-"""An instance or several, of classes that allow few combinations of values: each field is drawn, and kept if the class
-allows it. Or a strategy."""
+"""Base instances of classes that allow few combinations of values (or a strategy), by class.
+
+Each field of an instance is drawn, and the value is kept if the class allows it."""
 Record = TypeVar("Record")
 
 
 ROOT = Path(__file__).parents[2]
 READERS = frozenset({"from_plain", "from_json"})
-"""of `p4reduce.base.records`; the first argument is the record's type"""
+"""functions of `p4reduce.base.records` whose first argument is the record's type"""
 
 
 def kinds_read() -> dict[str, Any]:
-    """Types that the product reads records of, by the module and the expression that names them there."""
+    """Return the record types that the product reads, by the module and the expression that names them there."""
     found: dict[str, Any] = {}
     for folder, package in (
         ("control_plane", "p4reduce.control_plane"),
@@ -53,7 +54,7 @@ def kinds_read() -> dict[str, Any]:
     ):
         for path in sorted((ROOT / folder).rglob("*.py")):
             if "adapters/torch" in str(path) and find_spec("torch") is None:
-                continue  # its records are other modules' too
+                continue  # other modules have its records, too
             text = path.read_text()
             if "base.records import" in text and any(f"{name}(" in text for name in READERS):
                 parts = path.relative_to(ROOT / folder).with_suffix("").parts
@@ -65,12 +66,12 @@ def kinds_read() -> dict[str, Any]:
 
 
 def _kinds_in(module: str, tree: ast.Module) -> Iterator[tuple[str, Any]]:
-    """What a module reads, by itself or by functions of its own whose first argument is the type."""
+    """Yield the types that a module reads, directly or through its functions with a parameter ``kind``."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     passing = {one.name for one in functions if any(_first(call) == "kind" for call in _calls(one, READERS))}
     names = {_first(call) for call in _calls(tree, READERS | passing)} - {"kind"}
     for name in sorted(names):
-        table, chosen, _ = name.partition("[name]")  # a type by its name, of a table of types
+        table, chosen, _ = name.partition("[name]")  # a lookup in a table of types
         kinds = eval(table, vars(import_module(module)))  # noqa: S307  (an expression of the product's sources)
         yield from ((f"{table}[{one!r}]", kinds[one]) for one in kinds) if chosen else ((name, kinds),)
 
@@ -88,7 +89,7 @@ def _first(call: ast.Call) -> str:
 
 
 def _names(kind: Any) -> list[str]:
-    """The fields of a dataclass, of a named tuple, or of a model of pydantic."""
+    """Return the fields of a dataclass, a named tuple or a pydantic model."""
     if issubclass(kind, tuple):
         return list(kind._fields)
     return list(kind.model_fields) if issubclass(kind, BaseModel) else [one.name for one in fields(kind) if one.init]
@@ -106,19 +107,19 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def drawn(kind: type[Record], bases: Bases) -> st.SearchStrategy[Record]:
-    """Instances of a dataclass, or of any other type that a field has."""
+    """Return a strategy for instances of a dataclass, or of any other type that a field has."""
     return _of(kind, bases)
 
 
 def classes(kind: Any) -> tuple[type, ...]:
-    """Those whose instances a type has: itself, or those of a union."""
+    """Return the classes of a type: itself, or the members of a union."""
     if get_origin(kind) in (Union, types.UnionType):
         return get_args(kind)
     return (kind,) if isinstance(kind, type) and get_origin(kind) is None else ()
 
 
 def note(record: Any, seen: Seen, others: tuple[type, ...] = ()) -> None:
-    """Which values the fields of a record have, and those of records in it but for instances of ``others``."""
+    """Record the field values of a record and of nested records, except instances of ``others``."""
     if isinstance(record, others):
         return
     if is_dataclass(record) or isinstance(record, BaseModel):

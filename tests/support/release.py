@@ -28,32 +28,32 @@ from tests.support.paths import ROOT
 
 FOLDER: Final = ROOT / "out" / "release"
 PAGE: Final = "docs/release.md"
-"""the report that is committed; its folder and name within the repository"""
+"""path of the committed report within the repository"""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A target of the Makefile with what it needs: environment variables (paths), programs, Python modules."""
+    """A target of the Makefile and its requirements: environment variables (paths), programs, Python modules."""
 
     target: str
     arguments: tuple[str, ...] = ()
     fewer: tuple[str, ...] = ()
-    """arguments besides with --fewer: cases enough to find a fault that is not rare, in minutes"""
+    """additional arguments with --fewer: enough cases to find a common fault, in minutes"""
     variables: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """Of the target, and of the study where there are several."""
+        """The target, with the study's name if there is one."""
         return " ".join((self.target, *(one for one in self.arguments if one.startswith("NAME="))))
 
     def command(self, *, fewer: bool) -> tuple[str, ...]:
-        """The words of the command; what ``fewer`` adds wins over the arguments before it."""
+        """Return the words of the command; the arguments of ``fewer`` override those before."""
         return ("make", self.target, *self.arguments, *(self.fewer if fewer else ()))
 
     def missing(self) -> str:
-        """Why this machine cannot do it; empty: it can."""
+        """Return what this machine lacks for the step; empty if nothing."""
         lacking = [f"{one} is not set" for one in self.variables if not os.environ.get(one)]
         lacking += [f"there is no {one}" for one in self.programs if shutil.which(one) is None]
         lacking += [f"no module {one}" for one in self.modules if importlib.util.find_spec(one) is None]
@@ -111,7 +111,7 @@ STEPS: Final = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a step; minutes of wall-clock and processor time."""
+    """The outcome of a step, with minutes of wall-clock and processor time."""
 
     command: str
     state: str
@@ -120,13 +120,13 @@ class Outcome:
     minutes: float = 0.0
     cpu_minutes: float = 0.0
     last: str = ""
-    """the last line that it printed"""
+    """the last line of the step's output"""
 
 
 def state() -> str:
-    """Sixteen hexadecimal digits of what is checked: all files of the last commit but the report.
+    """Return sixteen hexadecimal digits that identify all files of the last commit except the report.
 
-    Ends the program where files differ from the commit.
+    Ends the program if files differ from the commit.
     """
     others = ("--", ".", f":(exclude){PAGE}")
     if subprocess.run(("git", "diff", "--quiet", "HEAD", *others), cwd=ROOT, check=False).returncode:
@@ -137,7 +137,7 @@ def state() -> str:
 
 
 def run(step: Step, of: str, *, fewer: bool) -> Outcome:
-    """Run one step; what it prints goes to out/release/NAME.log."""
+    """Run one step; its output goes to out/release/NAME.log."""
     command = step.command(fewer=fewer)
     named = shlex.join(command)
     if reason := step.missing():
@@ -158,7 +158,7 @@ def run(step: Step, of: str, *, fewer: bool) -> Outcome:
 
 
 def report(of: str, outcomes: Sequence[Outcome]) -> str:
-    """The report as Markdown."""
+    """Return the report as Markdown."""
     lines = [
         "# Release report",
         "",
@@ -178,7 +178,7 @@ _ROW: Final = re.compile(r"\| `(.+)` \| (.+) \| ([\d.]+) \| ([\d.]+) \| (.*) \|"
 
 
 def kept(of: str) -> dict[str, Outcome]:
-    """Steps that have passed on this state, by command: those of both reports."""
+    """Return the steps that have passed on this state, by command, from both reports."""
     found = {}
     for path in (ROOT / PAGE, FOLDER / "report.md"):
         text = path.read_text() if path.is_file() else ""
@@ -191,7 +191,7 @@ def kept(of: str) -> dict[str, Outcome]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 1 where a step failed."""
+    """Run the steps; return 1 if one failed."""
     parser = argparse.ArgumentParser(
         prog="make release-check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -212,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     of = state()
     before, done = kept(of), dict[str, Outcome]()
     for step in STEPS:
-        # What passed with all cases has passed with fewer.
+        # A step that passed with all cases counts with --fewer, too.
         commands = [shlex.join(step.command(fewer=fewer)) for fewer in dict.fromkeys((False, given.fewer))]
         if earlier := next((before[one] for one in commands if one in before), None):
             done[step.name] = earlier

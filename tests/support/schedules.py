@@ -33,22 +33,23 @@ MOST: Final = 0.05
 
 @dataclass(frozen=True)
 class Do:
-    """One step of a rank: 'compute' (ps), 'send' or 'recv' (peer, bytes), 'moves' (bytes for each), 'sum' (bytes)."""
+    """A step of a rank: 'compute' (ps), 'send', 'recv' (peer, bytes), 'moves' (bytes for each), 'sum' (bytes),
+    'wait'."""
 
     what: str
     number: int = 0
-    """ps of computation; bytes"""
+    """ps of computation, or bytes"""
     peer: int = -1
     tag: int = 0
     sent: tuple[int, ...] = ()
     group: str = ALL
     name: str = ""
-    """by which 'wait' finds it; without one the rank waits at once"""
+    """name for a later 'wait'; if empty, the rank waits at once"""
 
 
 @dataclass
 class Schedule:
-    """A script: what each rank does, in which groups, on which network."""
+    """A script: the steps of each rank, groups and network."""
 
     kind: str
     topology: str
@@ -58,20 +59,20 @@ class Schedule:
 
     @property
     def experiment(self) -> Experiment:
-        """Of both."""
+        """The experiment of script and packets."""
         return Experiment(topology=self.topology, rate=self.rate or None, workers=len(self.ranks))
 
 
 def wait(*names: str) -> list[Do]:
-    """Steps that wait for those of these names."""
+    """Return steps that wait for the steps of these names."""
     return [Do("wait", name=name) for name in names]
 
 
-# What scripts do.
+# --- scripts
 
 
 def one_f_one_b(stages: int, batches: int, octets: int, forward_ps: Sequence[int]) -> list[list[Do]]:
-    """Megatron's order: a warm-up, then one forward and one backward in turn; backward takes twice as long."""
+    """Return Megatron's 1F1B order: a warm-up, then alternating forward and backward (which takes twice as long)."""
     ranks = []
     for rank in range(stages):
         own: list[Do] = []
@@ -105,7 +106,7 @@ def one_f_one_b(stages: int, batches: int, octets: int, forward_ps: Sequence[int
 
 
 def interleaved(stages: int, chunks: int, batches: int, octets: int, forward_ps: Sequence[int]) -> list[list[Do]]:
-    """Each rank has several stages, all batches pass each of them (PyTorch's looped BFS), and then come back."""
+    """Return PyTorch's looped BFS: each rank has several stages; all batches pass each stage, then come back."""
     ranks: list[list[Do]] = [[] for _ in range(stages)]
     deepest = stages * chunks - 1
     for rank, own in enumerate(ranks):
@@ -131,7 +132,7 @@ def interleaved(stages: int, chunks: int, batches: int, octets: int, forward_ps:
 
 
 def experts(draw: Random, size: int, layers: int, octets: int, compute_ps: int, sums: int) -> list[list[Do]]:
-    """Layers with experts: tokens go to them and come back, unevenly; with ``sums`` bytes of gradients beside each."""
+    """Return layers with experts: tokens move there and back, unevenly; ``sums`` gradient bytes beside each layer."""
     ranks: list[list[Do]] = [[] for _ in range(size)]
     for layer in range(layers):
         liked = [draw.lognormvariate(0, 0.7) for _ in range(size)]
@@ -152,7 +153,10 @@ def experts(draw: Random, size: int, layers: int, octets: int, compute_ps: int, 
 
 
 def with_replicas(draw: Random, replicas: int, pipeline: list[list[Do]], sums: int) -> Schedule:
-    """Several such pipelines, rank = stage * replicas + replica; each stage adds up its gradients at its end."""
+    """Return several replicas of a pipeline; each stage sums its gradients at the end.
+
+    The rank is stage * replicas + replica.
+    """
     stages = len(pipeline)
     ranks: list[list[Do]] = []
     for stage in range(stages):
@@ -172,7 +176,7 @@ KINDS: Final = ("1F1B", "interleaved", "experts", "experts, sums beside", "pipel
 
 
 def drawn(seed: int, number: int) -> Schedule:
-    """The script of a number; kinds come in turn."""
+    """Return the script of a number; kinds alternate."""
     draw, kind = Random(f"{seed}:{number}"), KINDS[number % len(KINDS)]
     topology = draw.choice(["star8", "leaf-spine-8", "leaf-spine-16", "fat-tree-4", "two-generations",
                             "leaf-spine:leaves=2,spines=2,hosts=4,uplink=25G,rate=10G"])  # fmt: skip
@@ -182,7 +186,7 @@ def drawn(seed: int, number: int) -> Schedule:
     bits = {"": 10e9, "10G": 10e9, "25G": 25e9, "100G": 100e9}[rate]
     octets = int(10 ** draw.uniform(4.5, 6)) // 4 * 4
     wire_ps = octets * 8 / bits * PS_PER_S
-    pace = wire_ps * draw.choice([0.2, 0.5, 1, 2, 5])  # of computation beside a message
+    pace = wire_ps * draw.choice([0.2, 0.5, 1, 2, 5])  # computation time for each message
     size = draw.randint(4, 8)
     forward = [int(pace * draw.uniform(0.8, 1.2)) for _ in range(size)]
     schedule = Schedule(kind, topology, rate, [])
@@ -201,7 +205,7 @@ def drawn(seed: int, number: int) -> Schedule:
     return schedule
 
 
-# As a script: each rank a thread.
+# --- as a script: each rank is a thread
 
 
 def of_script(schedule: Schedule, pauses: Random | None = None) -> tuple[float, float]:
@@ -248,7 +252,7 @@ def of_script(schedule: Schedule, pauses: Random | None = None) -> tuple[float, 
     return replay.total_ps / PS_PER_S, max(end for _, end in times) - max(begun for begun, _ in times)
 
 
-# As packets: the same, as a trace that is replayed.
+# --- on packets: as a replayed trace
 
 
 def of_packets(schedule: Schedule, by: str = "virtual") -> float:
@@ -296,7 +300,7 @@ def _moved(steps: Sequence[Do], tag: int) -> tuple[int, ...]:
 
 
 def main() -> int:
-    """Exit code: 1 where a kind's interval or one script is beyond 5 %."""
+    """Return 1 if a script is off by more than 5 %."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)

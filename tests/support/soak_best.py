@@ -44,17 +44,17 @@ class Point:
 
     @property
     def over(self) -> float:
-        """``best`` over the fastest other plan."""
+        """Time of ``best`` relative to the fastest other plan."""
         return self.best_ps / min(self.other_ps.values())
 
     @property
     def wrong_by(self) -> float:
-        """How far the prediction was from what it took, of what it took."""
+        """Relative error of the prediction."""
         return self.predicted_ps / self.best_ps - 1
 
 
 def draw_topology(rng: random.Random) -> str:
-    """A builder with parameters: racks, fat-trees, a wide area network."""
+    """Return a builder with random parameters: racks, a fat-tree or a wide-area network."""
     rate, delay = rng.choice(("10G", "25G", "100G")), rng.choice(("1us", "1us", "3us", "10us"))
     more = f"rate={rate},delay={delay}"
     kind = rng.choice(("leaf-spine", "leaf-spine", "fat-tree", "wan"))
@@ -71,7 +71,7 @@ def draw_topology(rng: random.Random) -> str:
 
 
 def capable(rng: random.Random, switches: list[str]) -> str:
-    """Which switches aggregate: by layer, by chance, or all."""
+    """Return the topology option with the aggregating switches: by layer, at random, or all."""
     how = rng.choice(("all", "leaf", "spine", "chance", "chance", "one"))
     chosen = {
         "all": switches,
@@ -84,7 +84,7 @@ def capable(rng: random.Random, switches: list[str]) -> str:
 
 
 def points(count: int, seed: int) -> Iterator[Point]:
-    """So many points; those on which no plan is possible are drawn again."""
+    """Yield ``count`` points; if no plan is possible, another point is drawn."""
     rng = random.Random(seed)
     while count:
         topology, elements = draw_topology(rng), rng.choice(SIZES)
@@ -100,7 +100,7 @@ def points(count: int, seed: int) -> Iterator[Point]:
 
 
 def point(given: dict[str, object], seed: int) -> Point:
-    """All plans on one drawn network."""
+    """Run all plans on one drawn network."""
 
     def time_ps(plan: str) -> int:
         return run_experiment(Experiment(plan=plan, seed=seed, **given)).network.communication_ps  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ def point(given: dict[str, object], seed: int) -> Point:
 
 
 def main() -> int:
-    """Run and print; the exit code."""
+    """Run and print; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=100, help="points")
     parser.add_argument("--seed", type=int, default=1, help="of the drawing")
@@ -155,7 +155,7 @@ def main() -> int:
 
 
 def mean(values: list[float]) -> float:
-    """0 of nothing."""
+    """Return the mean; 0 if there are no values."""
     return sum(values) / len(values) if values else 0.0
 
 

@@ -30,12 +30,12 @@ from tests.support.live import ask, ended, started, stayed
 
 RUN: Final = ("run", "-t", "star:hosts=3,servers=1", "-e", "20000", "--live", "--full-speed")
 ALLOWED_S: Final = 1.0
-"""more than an idle connection's time, for a busy machine"""
+"""tolerance beyond the idle time-out, for a busy machine"""
 SETTLED_S: Final = 5 * TICK_S
 
 
 def main() -> int:
-    """The exit code: 1 when anything differed."""
+    """Return 1 if anything differed."""
     parser = argparse.ArgumentParser(prog="make soak-live", description=__doc__)
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--pauses", type=int, default=1_000)
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def connections(count: int, seed: int) -> list[str]:
-    """What differed between a run beside so many connections and one without."""
+    """Return the differences between a run with ``count`` idle connections and one without."""
     with tempfile.TemporaryDirectory() as folder:
         quiet, _ = _run(Path(folder) / "quiet", 0, seed)
         loud, theirs = _run(Path(folder) / "loud", count, seed)
@@ -74,12 +74,12 @@ def _run(folder: Path, count: int, seed: int) -> tuple[dict[str, Any], Strangers
     code, printed, error = ended(process, signal.SIGINT)
     error = re.sub(r"127\.0\.0\.1:\d+/\?token=\S+", "ADDRESS", error.replace(str(folder), "FOLDER"))
     shown = {"exit code": code, "standard output": printed, "standard error": error}
-    results = {name: text for name, text in files.items() if not name.startswith("live")}  # moments are of wall clock
+    results = {name: text for name, text in files.items() if not name.startswith("live")}  # wall clock
     return {**shown, **{name: hash(text) for name, text in results.items()}, "files": sorted(files)}, theirs
 
 
 class _Page:
-    """Shows what it was told last, by the rule of ``page.js``: what is older than what it shows is dropped."""
+    """Model of a page by the rule of ``page.js``: updates older than the shown one are dropped."""
 
     def __init__(self, server: LiveServer) -> None:
         self._server = server
@@ -91,17 +91,17 @@ class _Page:
 
     @property
     def state(self) -> str:
-        """What it shows."""
+        """The state that the page shows; empty before the first update."""
         return "" if self._tick is None else str(self._tick["state"])
 
     def update(self, tick: dict[str, Any]) -> None:
-        """As ``update`` of page.js."""
+        """Apply an update, like ``update`` of page.js."""
         with self._lock:
             if self._tick is None or tick["number"] >= self._tick["number"]:
                 self._tick = tick
 
     def tell(self, action: str, late_s: float) -> threading.Thread:
-        """Ask for something; its answer arrives so late."""
+        """Send an action; its answer is applied ``late_s`` seconds later."""
         connection = http.client.HTTPConnection("127.0.0.1", self._server.port, timeout=60)
         headers = {"X-Live-Token": self._server.token}
         connection.request("POST", "/api/run", json.dumps({"action": action}), headers)
@@ -126,7 +126,7 @@ class _Page:
 
 
 def pauses(count: int, seed: int) -> list[str]:
-    """After which of so many pauses, and goings on, two pages did not show what was so."""
+    """Pause and resume a run ``count`` times; return the cases in which two pages showed a wrong state."""
     player, end = LivePlayer(paused=True), threading.Event()
     source = VirtualSource("pauses", player)
 

@@ -32,7 +32,7 @@ from tests.unit.course.test_sandbox import ATTACKS
 
 LONGEST_S: Final = 150
 LAST_CALL: Final = 470
-"""the highest number of a system call that is tried"""
+"""upper bound (exclusive) of the system call numbers that are tried"""
 MODES: Final = {
     "this user": (),
     "a user": ("unshare", "--user", "--map-user=1000", "--map-group=1000"),
@@ -41,12 +41,12 @@ MODES: Final = {
 }  # fmt: skip
 PYTHON_LAB, P4_LAB = "04", "03"
 Make = Callable[[Path, Path, str], None]
-"""Changes a submission: its folder, the folder outside, the secret."""
+"""Function that changes a submission; its arguments are the submission, the folder outside and the secret."""
 
 
 @dataclass(frozen=True)
 class Attack:
-    """A lab, and how its submission is changed."""
+    """A lab and a change of its submission."""
 
     name: str
     lab: str
@@ -54,7 +54,7 @@ class Attack:
 
 
 def _python(body: str) -> Make:
-    """Hand in Python; each function of the lab's is its ``f``."""
+    """Return a change that hands in Python in which every function of the lab is ``f``."""
 
     def make(folder: Path, outside: Path, _secret: str) -> None:
         text = body.replace("{outside}", str(outside)).replace("{pid}", "1")
@@ -85,7 +85,7 @@ def _in_place_of(name: str, put: Callable[[Path, Path], None]) -> Make:
 
 
 def _changed(text: str, old: str, new: str) -> str:
-    """The text with a part replaced that must be in it."""
+    """Replace a part of the text; raise ValueError if the text lacks it."""
     if old not in text:
         raise ValueError(f"{old!r} is not in the skeleton")
     return text.replace(old, new)
@@ -107,13 +107,13 @@ def _bind(path: Path) -> None:
 
 
 def batched(numbers: list[int], size: int) -> Iterator[tuple[int, ...]]:
-    """So many at a time."""
+    """Yield tuples of ``size`` numbers."""
     for at in range(0, len(numbers), size):
         yield tuple(numbers[at : at + size])
 
 
 def attacks() -> Iterator[Attack]:
-    """All of them."""
+    """Yield all attacks."""
     for name, text, _ in ATTACKS:
         yield Attack(f"Python {name}", PYTHON_LAB, _python(text))
     yield Attack("Python sleeps in each call", PYTHON_LAB, _python("import time\ndef f():\n    time.sleep(50)"))
@@ -186,14 +186,14 @@ def f():
 
 
 def _refused_calls() -> list[int]:
-    """Numbers of this machine's system calls that are not on the list."""
+    """Return this machine's system call numbers that the sandbox does not allow."""
     known = _MACHINES.get(os.uname().machine)
     allowed = set(known[1].values()) if known else set()
     return [number for number in range(LAST_CALL) if number not in allowed]
 
 
 class Grader:
-    """Grades one attack after the other, and looks what has changed."""
+    """Grader of one attack after another; it checks for changes outside."""
 
     def __init__(self, scratch: Path, mode: str) -> None:
         self.scratch, self.mode = scratch, mode
@@ -203,7 +203,7 @@ class Grader:
         self._formats = ("text", "json", "gradescope", "junit", "csv")
 
     def lab(self, number: str) -> Path:
-        """A right solution, to begin with."""
+        """Return the folder of a lab with the right solution."""
         if number not in self._labs:
             folder = self.scratch / f"lab{number}"
             self._run("lab", "copy", number, str(folder), "--student", "eve")
@@ -212,7 +212,7 @@ class Grader:
         return self._labs[number]
 
     def strike(self, attack: Attack, number: int) -> Iterator[str]:
-        """What went wrong for the grader."""
+        """Yield the violations by the grader for an attack."""
         place = self.scratch / "one"
         outside, folder, temporary = place / "outside", place / "in", place / "tmp"
         for made in (outside, temporary):
@@ -266,7 +266,7 @@ class Grader:
 
 
 def _state(folder: Path) -> list[Any]:
-    """Everything that can be known of the files there."""
+    """Return all observable properties of the files in a folder, and of this process and shared memory."""
     found: list[Any] = []
     for path in sorted([folder, *folder.rglob("*")]):
         about = path.lstat()
@@ -325,7 +325,7 @@ def f(service, seed, count, stalls):
 
 
 class Counted(StudentCode):
-    """Knows how many messages the grader has read of it."""
+    """Student code that counts the messages that the grader has read from it."""
 
     read = 0
 
@@ -336,14 +336,14 @@ class Counted(StudentCode):
 
 
 class Echo:
-    """What the grader offers: it answers."""
+    """A service of the grader that answers every call with the same text."""
 
     def __call__(self, _method: str, *_arguments: Any, **_named: Any) -> str:
         return "x" * 100
 
 
 def messages(count: int, seed: int) -> Iterator[tuple[int, str]]:
-    """Play until the grader has read so many messages; how many of the last process, and what went wrong with it."""
+    """Play until the grader has read ``count`` messages; yield for each process their number and the violation."""
     sent = 0
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -371,7 +371,7 @@ def messages(count: int, seed: int) -> Iterator[tuple[int, str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """All; the exit code is 1 where something went wrong."""
+    """Run everything; return 1 if something went wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--only", default="", help="attacks with this in their name")

@@ -17,9 +17,9 @@ from typing import Final
 from tests.support.paths import ROOT
 
 INSTALLED_S: Final = 15.0
-"""of a processor, from ``pip install`` to the first packet"""
+"""bar for CPU seconds from ``pip install`` to the first packet"""
 AGAIN_S: Final = 1.5
-"""of a processor, the next time"""
+"""bar for CPU seconds of the second start"""
 FIRST: Final = """
 import sys
 from importlib.metadata import distributions
@@ -31,7 +31,7 @@ print(*sorted(found.name for found in distributions()))
 
 
 def _cpu_s(*command: str, **environment: str) -> tuple[float, str]:
-    """Seconds of a processor that a command took, and what it said."""
+    """Return the CPU seconds and the output of a command."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": "", **environment}
@@ -43,7 +43,7 @@ def _cpu_s(*command: str, **environment: str) -> tuple[float, str]:
 
 
 def main() -> int:
-    """Measure; the exit code is 1 where a bar is missed, or anything else is installed."""
+    """Measure; return 1 if a bar is missed or another package is installed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--testdata", type=Path, help="p4c's folder testdata")
     given = parser.parse_args()
@@ -56,7 +56,7 @@ def main() -> int:
         venv.create(folder, with_pip=True)
         python = str(Path(folder) / "bin/python")
         install = "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(ROOT / "packages/p4switch")
-        # No machine code of the program, and no wheel, that an earlier installation has left on this machine.
+        # Without caches of machine code and wheels from earlier installations.
         nothing = {"P4REDUCE_CACHE": str(Path(folder) / "cache"), "PIP_NO_CACHE_DIR": "1"}
         installed, _ = _cpu_s(python, *install, **nothing)
         first, there = _cpu_s(python, "-c", FIRST, program, **nothing)
@@ -71,9 +71,9 @@ def main() -> int:
 
 
 def _corpus(python: str, testdata: Path) -> int:
-    """Play p4c's corpus by the installed package; pytest's exit code."""
+    """Play p4c's corpus with the installed package; return pytest's exit code."""
     _cpu_s(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pytest")
-    # Of the checkout only the tests are on the path, and none of its settings hold.
+    # Only the checkout's tests are on the path, and none of its settings apply.
     command = [python, "-P", "-m", "pytest", "-c", os.devnull, "--rootdir", str(ROOT), "-o", f"pythonpath={ROOT}"]
     command += ["--import-mode=importlib", "-p", "no:cacheprovider", "-q"]
     tests = [str(ROOT / "tests/conformance" / name) for name in ("test_p4.py", "test_stf.py")]

@@ -1,4 +1,4 @@
-"""What the targets of the Makefile start is there, and answers ``--help``, whatever PATH is."""
+"""Programs started by the Makefile's targets exist, and answer ``--help``, whatever PATH is."""
 
 import json
 import re
@@ -34,7 +34,7 @@ for name, more in json.load(sys.stdin):
         wrong[" ".join([name, *more])] = [code, said.getvalue()[:200]]
 print(json.dumps(wrong))
 """
-"""One process for all: most of what ``--help`` costs is what all of them import."""
+"""Script that runs ``--help`` of all in one process, which shares the cost of imports."""
 
 
 def test_modules_scripts_and_commands_are_there_and_say_what_they_are_for(tmp_path):
@@ -60,7 +60,7 @@ def test_modules_scripts_and_commands_are_there_and_say_what_they_are_for(tmp_pa
 
 
 def dry_run(*targets):
-    """The lines that make would run, in a shell that finds nothing but the system's own programs."""
+    """Return the lines that make would run, in a shell that finds only the system's programs."""
     here = Path(sys.executable).parent
     command = ["make", "-n", "--no-print-directory", f"PYTHON={sys.executable}", f"VENV={here.parent}", *targets]
     done = subprocess.run(
@@ -78,14 +78,14 @@ def test_every_part_of_the_benchmarks_has_a_target():
 
 @pytest.mark.skipif(shutil.which("make", path="/usr/bin:/bin") is None, reason="make is not where systems have it")
 def test_each_target_starts_what_there_is():
-    """Programs of the environment, and files and folders that commands name; ``test`` is ``checks``, counted."""
+    """Programs, files and folders in commands must exist; ``test`` is ``checks``, with its CPU time."""
     targets = re.findall(r"(?m)^([a-z0-9-]+):", (ROOT / "Makefile").read_text())
     assert len(targets) > 55
     text = dry_run(*sorted({*targets} - {"test"}))
     here = Path(sys.executable).parent
     programs = set(re.findall(rf"{re.escape(str(here))}/([\w.-]+)", text))
     assert {"python", "pytest", "p4reduce", "ruff", "mypy", "lint-imports"} <= programs
-    brought = {"mkdocs"}  # by pip in the line before
+    brought = {"mkdocs"}  # installed by pip in the line before
     assert [name for name in sorted(programs - brought) if not (here / name).exists()] == []
     named = set(re.findall(r"(?<![\w./-])((?:tests|studies|docs|packages|scripts)/[\w./-]+)", text))
     assert "tests/integration/docs" in named
@@ -113,7 +113,7 @@ def test_nothing_that_tests_and_benchmarks_start_is_looked_for_as_python_on_path
 
 
 def test_targets_that_need_pytorch_install_it():
-    """As in a fresh clone, which has none."""
+    """As in a fresh clone without PyTorch."""
     targets = re.findall(r"^([a-z0-9-]+): (.*?)(?:  ##.*)?\n((?:\t.*\n)+)", RECIPES, re.MULTILINE)
     need = {name: needs for name, needs, recipe in targets if re.search(r"torch_scripts|TORCH_TESTS", recipe)}
     assert {"torch-test", "torch-own", "soak-restarts", "soak-torch"} <= need.keys()

@@ -1,4 +1,4 @@
-"""What ``p4reduce`` exports: all of it is there, documented, and costs nothing before it is used."""
+"""Exports of ``p4reduce``: complete, documented, and imported on first use."""
 
 import subprocess
 import sys

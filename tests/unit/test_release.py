@@ -1,4 +1,4 @@
-"""What a release is checked by: steps that exist, reports of one state, steps that passed and are not run again."""
+"""The release check: existing steps, reports of one state, and passed steps that are not repeated."""
 
 import re
 import subprocess

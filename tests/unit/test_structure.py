@@ -1,4 +1,4 @@
-"""How the repository is built: whole subjects, flat inheritance, one root error, a page that names what is there."""
+"""Structure of the repository: whole subjects, flat inheritance, one root error, a page that names existing paths."""
 
 import builtins
 import re
@@ -15,7 +15,7 @@ MOST_LINES = 800
 DEEPEST = 3
 PLACES = ("", "src/p4reduce", "control_plane", "packages/p4switch/src", "packages/p4switch/src/p4switch")
 PLACES += ("packages/course/src", "packages/course/src/p4reduce_course", "studies")
-"""what paths in docs/architecture.md begin from"""
+"""folders to which paths in docs/architecture.md are relative"""
 APART = {
     "p4reduce.cli.p4_build.BuildError",
     "p4reduce.group.remote.EndedError",
@@ -29,7 +29,7 @@ APART = {
     "p4reduce.workers.udp.SilenceError",
     "p4reduce.workers.udp.StoppedError",
 }
-"""errors of p4reduce that only the code beside them catches"""
+"""errors of p4reduce that only neighbouring code catches"""
 
 CLASS = re.compile(r"^class (\w+)(?:\(([^)]*)\))?:", re.M)
 IMPORT = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|.*)", re.M)
@@ -37,13 +37,13 @@ IMPORT = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|.*)", re.M)
 
 @cache
 def sources() -> dict[str, str]:
-    """Path from the root to text, of every Python file outside tests."""
+    """Return path (from the root) and text of every Python file outside tests."""
     found = (path for folder in (*FOLDERS, *PACKAGES) for path in (ROOT / folder).rglob("*.py"))
     return {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in found if "__pycache__" not in path.parts}
 
 
 def module(path: str) -> str:
-    """The name by which a file is imported."""
+    """Return the import name of a file."""
     inside = path.rpartition("/src/")[2].removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
     name = inside.replace("/", ".")
     return name if name.split(".")[0] in ("p4reduce", "p4switch", "p4reduce_course", "studies") else f"p4reduce.{name}"
@@ -51,7 +51,7 @@ def module(path: str) -> str:
 
 @cache
 def classes() -> dict[str, list[str]]:
-    """Module and name of each class, with those of its bases; a base from elsewhere has its bare name."""
+    """Return the full name of each class with those of its bases; a base from elsewhere has its bare name."""
     found = {}
     for path, text in sources().items():
         own = module(path)
@@ -65,19 +65,19 @@ def classes() -> dict[str, list[str]]:
 
 
 def above(name: str) -> Iterator[str]:
-    """Everything that a class is derived from."""
+    """Yield all direct and indirect bases of a class."""
     for base in classes().get(name, ()):
         yield base
         yield from above(base)
 
 
 def depth(name: str) -> int:
-    """1 for a class of ours that is derived from none of ours."""
+    """Return 1 for a class without a base of ours, plus 1 for each level of our bases."""
     return 1 + max((depth(base) for base in classes()[name] if base in classes()), default=0)
 
 
 def is_error(name: str) -> bool:
-    """Whether a class is an exception."""
+    """Return whether a class is an exception."""
     return any(base == "Exception" or (base.endswith("Error") and hasattr(builtins, base)) for base in above(name))
 
 
@@ -98,7 +98,7 @@ def test_the_reading_of_classes_sees_chains():
 
 
 def test_errors_have_one_root():
-    """But for those that never leave the code beside them."""
+    """Errors that only neighbouring code catches are exempt."""
     errors = [name for name in classes() if name.startswith("p4reduce.") and is_error(name)]
     apart = {name for name in errors if "p4switch.base.errors.ReportedError" not in above(name)}
     assert len(errors) > 40
@@ -106,7 +106,7 @@ def test_errors_have_one_root():
 
 
 def paths_named() -> set[str]:
-    """What docs/architecture.md says is there."""
+    """Return the paths that docs/architecture.md names."""
     text = (ROOT / "docs/architecture.md").read_text("utf-8")
     spans = {span for span in re.findall(r"`([\w./]+)`", text) if "/" in span or span.endswith(".py")}
     tree = re.findall(r"^    ([\w/]+/)(?:, ([\w/]+/))?  ", text, re.M)
@@ -125,7 +125,7 @@ def test_paths_of_the_architecture_page_are_there():
 
 
 def test_files_that_comments_and_docstrings_name_are_there():
-    """Names in backticks, in one of the project's own folders; a file outside of the project is named without them."""
+    """File names in backticks must exist in one of the project's folders; outside files are named without backticks."""
     known = {file.name for folder in (*FOLDERS, "packages", "tests") for file in (ROOT / folder).rglob("*.p*")}
     named = {
         (path, name)
@@ -163,7 +163,7 @@ LOCAL = re.compile(
 
 
 def test_locals_tell_what_they_hold():
-    """Their names are of the field, and none of these."""
+    """Names of locals come from the field, and are none of these."""
     assert [f"{path}: {line.strip()}" for path, text in sources().items() for line in LOCAL.findall(text)] == []
 
 
@@ -177,11 +177,12 @@ VOCABULARY = (
     "packages/course/src/p4reduce_course/labs/",
     "scripts/",
 )
-"""P4's words are read by the name of their module: `tree.Assign`, `model.Assign`; skeletons and scripts stand alone"""
+"""exempt folders: P4 terms are qualified by their module (`tree.Assign`, `model.Assign`); skeletons and scripts are
+independent"""
 
 
 def test_a_class_has_its_name_for_itself():
-    """One public name stands for one class outside the vocabulary of P4."""
+    """A public class name is unique, except for P4 terms."""
     names = [
         name for path, text in sources().items() if not path.startswith(VOCABULARY) for name, _ in CLASS.findall(text)
     ]

@@ -1,1 +1,1 @@
-"""P4 programs that together use every primitive of v1model that keeps or copies something."""
+"""P4 programs that together use every v1model primitive that stores or copies data."""

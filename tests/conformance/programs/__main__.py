@@ -8,7 +8,7 @@ from tests.support.conformance.fuzz.suites import RECORDINGS, ROOT
 
 
 def main(p4c: str) -> None:
-    """Compiles all; the JSON names sources by their path in the repository."""
+    """Compiles all programs; the JSON names sources by their path in the repository."""
     for name in manifest.programs():
         made = RECORDINGS / name
         command = [p4c, "--p4runtime-files", f"{made}.p4info.txt", "-o", f"{made}.json"]

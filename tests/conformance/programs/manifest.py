@@ -1,4 +1,4 @@
-"""Which sources the compiled programs in tests/data/bmv2 were made from."""
+"""Manifest of the sources from which the programs in tests/data/bmv2 were compiled."""
 
 import json
 from pathlib import Path
@@ -12,12 +12,12 @@ MANIFEST: Final = COMPILED / "manifest.json"
 
 
 def programs() -> list[str]:
-    """Names of the programs, without ending."""
+    """Returns the names of the programs, without suffix."""
     return sorted(source.stem for source in SOURCES.glob("*.p4"))
 
 
 def hashes(name: str) -> dict[str, str]:
-    """SHA-256 of a program's source and of what p4c made of it."""
+    """Returns the SHA-256 of a program's source and of p4c's output for it."""
     return {
         "source": sha256(SOURCES / f"{name}.p4"),
         "json": sha256(COMPILED / f"{name}.json"),
@@ -26,6 +26,6 @@ def hashes(name: str) -> dict[str, str]:
 
 
 def write(p4c: str) -> None:
-    """Writes the manifest; ``p4c`` is its version."""
+    """Writes the manifest; ``p4c`` is the compiler's version."""
     made = {"p4c": p4c, "programs": {name: hashes(name) for name in programs()}}
     MANIFEST.write_text(json.dumps(made, indent=2) + "\n")

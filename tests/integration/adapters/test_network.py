@@ -1,4 +1,4 @@
-"""Jobs of another scheduler in one network: their ranks come over sockets, and what they send is on packets."""
+"""Jobs of an external scheduler in one network: ranks connect over sockets, and their collectives run on packets."""
 
 import threading
 from pathlib import Path
@@ -21,7 +21,7 @@ def network(tmp_path_factory):
 
 
 class Ranks:
-    """Of a job, each in a thread."""
+    """The ranks of a job, each in a thread."""
 
     def __init__(self, folder, size, work):
         self.results, self.errors = {}, {}
@@ -67,7 +67,7 @@ def test_two_jobs_share_links_and_their_sums_are_exact(network):
 
 
 def times(tmp_path, order):
-    """When jobs ended, whose ranks were started in some order."""
+    """Return the end times of jobs whose ranks were started in a given order."""
     ended = {}
     with SharedNetwork(load("two-generations"), tmp_path) as network:
         folders = {
@@ -211,8 +211,8 @@ def test_a_rank_that_does_not_take_an_error_ends_its_job(network):
         try:
             comm.all_reduce(np.full(9, 2**31 - 1, np.int32))
         finally:
-            told.wait(60)  # else the other one may hear of this one's end first
-            comm._backend._connection.close()  # as when its process ends
+            told.wait(60)  # otherwise the other rank may hear of this one's end first
+            comm._backend._connection.close()  # as if its process ended
 
     ranks = Ranks(network.begin("a", ("h9", "h10"), "steiner"), 2, work)
     (ended,) = network.advance()
@@ -272,7 +272,7 @@ HOSTILE = [
 
 
 def test_what_jobs_are_called_reaches_no_path_and_no_message(network):
-    """Each has a folder of its own directly below that of the network, and its sums."""
+    """Each job has a folder directly below the network's, and its sums."""
     before = {path.name for path in network.folder.parent.iterdir()}
     for name in HOSTILE:
         folder = network.begin(name, ("h9", "h10"), "steiner")

@@ -1,4 +1,4 @@
-"""A real Ray on this machine, skipped where it is not installed; and a fake one, for names and failures."""
+"""Tests with a real Ray on this machine (skipped if not installed), and with a fake Ray for names and failures."""
 
 import importlib.util
 import sys
@@ -51,7 +51,7 @@ def test_a_bad_request_is_refused_before_ray_is_asked():
 
 
 class FakeRay:
-    """What of Ray a job needs: a rank is a thread at the node whose host its bundle asks for."""
+    """Stand-in for Ray: a rank is a thread at the node that its bundle asks for."""
 
     class RayError(Exception):
         pass
@@ -112,7 +112,7 @@ def sums(environment):
 
 
 def test_what_jobs_are_called_does_no_harm(ray):
-    """A name that can be printed is only a name; any other is refused, in words that can be printed."""
+    """A printable name is accepted; others are refused with a printable message."""
     fake, network, jobs = ray
     ended, refused = [], {}
     for name in HOSTILE:
@@ -146,7 +146,7 @@ def test_an_error_of_ray_names_the_job(ray):
 
 
 def test_what_ray_refuses_leaves_nothing(ray):
-    """Nor do jobs that were to begin after it keep their hosts."""
+    """Jobs that would begin after a refused one do not keep their hosts either."""
     fake, network, jobs = ray
     pairs = {name: request_of(name, "p4reduce elements=600 rounds=2", 2) for name in "ab"}
     fake.refuses = True

@@ -1,4 +1,4 @@
-"""A real Slurm on this machine: jobs go where the planner says, whatever is done to them on the way."""
+"""Tests with a real Slurm on this machine: jobs run where the planner says, despite cancellations and failures."""
 
 import shlex
 import sys
@@ -37,7 +37,7 @@ def cluster(tmp_path_factory):
 
 
 class Work:
-    """A planner, its network, and what a user does."""
+    """A planner, its network, and a user's commands."""
 
     def __init__(self, cluster, folder, network):
         self.cluster, self.client, self.folder, self.network = cluster, cluster.client, folder, network
@@ -58,7 +58,7 @@ class Work:
         return next((job.state for job in self.client.jobs() if job.number == number), "GONE")
 
     def until(self, there):
-        """Plan, and let time pass, until something is so."""
+        """Plan and let time pass until a condition holds."""
         deadline = time.monotonic() + PATIENCE_S
         while not there():
             assert time.monotonic() < deadline, (self.said, self.network.missing(), self.client.jobs())
@@ -165,11 +165,11 @@ def test_two_planners_at_once(work):
 
 def test_a_job_that_a_planner_left_behind_is_held_again(work):
     number = work.submit(2)
-    work.client.place(number, ["h1", "h2"])  # by a planner that was killed before the job began
+    work.client.place(number, ["h1", "h2"])  # as if by a planner that was killed before the job began
     work.service.step()
     other = work.submit(2)
     work.until(lambda: work.state(other) == "COMPLETED" and work.state(number) in {"COMPLETED", "FAILED"})
-    if work.state(number) == "FAILED":  # it began without a network, before anybody looked
+    if work.state(number) == "FAILED":  # the job began before the planner had prepared a network
         assert "cannot reach the coordinator" in "".join(work.lines(number))
     else:
         assert len(work.lines(number)) == 2

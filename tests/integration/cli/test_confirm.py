@@ -1,4 +1,4 @@
-"""``p4reduce confirm``: says the same where it is the same, and fails where anything differs."""
+"""``p4reduce confirm``: succeeds if results are equal, and fails if anything differs."""
 
 import csv
 import json

@@ -1,5 +1,5 @@
-"""``doctor --hosts`` on machines that have names, files and an sshd of their own: what is planted is named, with what
-to do about it, and nothing else; of healthy machines nothing is."""
+"""``doctor --hosts`` on machines with their own names, files and sshd: exactly the planted faults are reported, each
+with a remedy, and none on healthy machines."""
 
 import functools
 import json
@@ -20,14 +20,14 @@ from tests.support.machines import why_not
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 SCRIPT = "home/train.py"
-"""below the folder: each machine has its own"""
+"""path below the folder; each machine has its own"""
 
 Undo = Callable[[], None]
 
 
 @pytest.fixture(scope="module")
 def there() -> Iterator[list[Computer]]:
-    """Four machines, of which the first is the launcher's; all have the same script."""
+    """Four machines with the same script; the first is the launcher's."""
     with tempfile.TemporaryDirectory(prefix="kd", dir="/tmp") as folder, computers(4, Path(folder)) as made:
         for one in made:
             (one.root / str(one.folder / SCRIPT)[1:]).write_text("print(1)\n")
@@ -35,7 +35,7 @@ def there() -> Iterator[list[Computer]]:
 
 
 def examine(there: list[Computer], names: str = "pc2,pc3,pc4") -> tuple[int, list[dict[str, str]]]:
-    """The exit code, and what is said."""
+    """Return the exit code and the output."""
     words, more = ssh_words(there[0].folder)
     command = [sys.executable, "-m", "p4reduce.cli.entry", "doctor", "--hosts", names, *words, "--json"]
     done = subprocess.run(
@@ -49,18 +49,18 @@ def examine(there: list[Computer], names: str = "pc2,pc3,pc4") -> tuple[int, lis
     return done.returncode, json.loads(done.stdout)
 
 
-# Faults: each is planted on a machine, and taken away by what its function returns.
+# Faults: each function plants one on a machine, and returns a function that removes it.
 
 
 def shell(one: Computer, text: str) -> Undo:
-    """Have the user's shell do something first."""
+    """Make the user's shell run a command first."""
     file = one.folder / f"plant-{one.name}"
     file.write_text(text)
     return file.unlink
 
 
 def python(one: Computer, text: str) -> Undo:
-    """Have Python there begin with a text."""
+    """Make Python on the machine start with some code."""
     folder = one.folder / f"own-{one.name}"
     folder.mkdir(exist_ok=True)
     (folder / "sitecustomize.py").write_text(text)
@@ -68,7 +68,7 @@ def python(one: Computer, text: str) -> Undo:
 
 
 def other_p4reduce(one: Computer, old: str, new: str) -> Undo:
-    """Another p4reduce."""
+    """Plant another p4reduce version."""
     folder = one.folder / f"other-{one.name}"
     source = Path(p4reduce.__file__).parent
     shutil.copytree(source, folder / "p4reduce", ignore=shutil.ignore_patterns("__pycache__", "labs"))
@@ -84,7 +84,7 @@ def other_p4reduce(one: Computer, old: str, new: str) -> Undo:
 
 
 def other_numpy(one: Computer) -> Undo:
-    """Another NumPy, as far as its metadata say."""
+    """Plant another NumPy version in the metadata."""
     folder = one.folder / f"own-{one.name}"
     (folder / "numpy-1.26.4.dist-info").mkdir(parents=True)
     (folder / "numpy-1.26.4.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 1.26.4\n")
@@ -98,13 +98,13 @@ def other_numpy(one: Computer) -> Undo:
 
 
 def mtu(one: Computer, size: int) -> Undo:
-    """A smaller MTU at the machine itself."""
+    """Set a smaller MTU at the machine itself."""
     one.sh("ip", "link", "set", "eth0", "mtu", str(size))
     return functools.partial(one.sh, "ip", "link", "set", "eth0", "mtu", "1500")
 
 
 def narrow(first: Computer, one: Computer, size: int) -> Undo:
-    """A smaller MTU on the way, of which the machine knows nothing."""
+    """Set a smaller MTU on the path, unknown to the machine."""
     port = f"m{one.machine.address.rpartition('.')[2]}"
     first.sh("ip", "link", "set", "br0", "mtu", "1500")
     first.sh("ip", "link", "set", port, "mtu", str(size))
@@ -112,7 +112,7 @@ def narrow(first: Computer, one: Computer, size: int) -> Undo:
 
 
 def firewall(one: Computer, kind: str, ports: str) -> Undo:
-    """A machine that drops what comes to some of its ports."""
+    """Make the machine drop packets to some of its ports."""
     one.sh("ip", "rule", "add", "pref", "20", "lookup", "local")
     one.sh("ip", "rule", "del", "pref", "0")
     one.sh("ip", "rule", "add", "pref", "10", "iif", "eth0", "ipproto", kind, "dport", ports, "blackhole")
@@ -126,7 +126,7 @@ def firewall(one: Computer, kind: str, ports: str) -> Undo:
 
 
 def hosts(one: Computer, address: str) -> Undo:
-    """Its own name has another address there."""
+    """Give the machine's own name another address in its hosts file."""
     file = one.folder / f"hosts-{one.name}"
     text = file.read_text()
     file.write_text(f"{address} {one.name}\n{text}")
@@ -134,20 +134,20 @@ def hosts(one: Computer, address: str) -> Undo:
 
 
 def named(one: Computer, name: str) -> Undo:
-    """It calls itself otherwise."""
+    """Give the machine another host name."""
     one.sh("hostname", name)
     return functools.partial(one.sh, "hostname", one.name)
 
 
 def remount(one: Computer, place: str, options: str) -> Undo:
-    """A disk that is full or not to be written to."""
+    """Make a disk full or read-only."""
     path = str(one.folder / place)
     one.sh("mount", "-o", f"remount,{options}", path)
     return functools.partial(one.sh, "mount", "-o", "remount,rw,size=512m", path)
 
 
 def filled(one: Computer, place: str) -> Undo:
-    """A disk on which there is no room for a single file."""
+    """Fill a disk completely."""
     undo = remount(one, place, "size=64k")
     file = str(one.folder / place / "large")
     with pytest.raises(subprocess.CalledProcessError):
@@ -161,7 +161,7 @@ def filled(one: Computer, place: str) -> Undo:
 
 
 def script(one: Computer, text: str | None) -> Undo:
-    """Another script there, or none."""
+    """Change or remove the script on the machine."""
     file = one.root / str(one.folder / SCRIPT)[1:]
     if text is None:
         file.unlink()
@@ -171,7 +171,7 @@ def script(one: Computer, text: str | None) -> Undo:
 
 
 def no_namespaces(one: Computer) -> Undo:
-    """A user namespace in which there may be no network namespaces."""
+    """Enter a user namespace that allows no network namespaces."""
     refuse = "echo 0 > /proc/sys/user/max_net_namespaces; echo 0 > /proc/sys/user/max_user_namespaces"
     return shell(one, f"""exec unshare --user --map-root-user sh -c '{refuse}; exec /bin/sh "$@"' sh "$@"\n""")
 
@@ -179,7 +179,7 @@ def no_namespaces(one: Computer) -> Undo:
 CLOCK = "import time; now = time.time; time.time = lambda: now() {}\n"
 OURS = f'"{p4reduce.__version__}"'
 ANSWERS = "TCP to .* gets lost|cannot connect to"
-"""that machine's own connections, whose answers such a firewall drops, too: it knows no connections"""
+"""faults of the machine's outgoing connections: the stateless firewall drops their replies, too"""
 PLANTS: dict[str, tuple[Callable[[list[Computer]], Undo], dict[str, str]]] = {
     "MTU": (lambda pcs: mtu(pcs[1], 1200), {"pc2": r"MTU 1200 at .*others have 1500: .*set one"}),
     "MTU below others'": (lambda pcs: mtu(pcs[3], 1400), {"pc4": "MTU 1400"}),
@@ -265,7 +265,7 @@ PLANTS: dict[str, tuple[Callable[[list[Computer]], Undo], dict[str, str]]] = {
     ),
 }
 MANY = ("MTU", "name on loopback", "clock behind")
-"""beside each other, and with a machine that is not there"""
+"""faults at the same time, with one unreachable machine"""
 
 
 @pytest.fixture(scope="module")
@@ -327,7 +327,7 @@ def test_what_ssh_itself_says_is_named_with_its_fix(there: list[Computer]) -> No
 
 
 def check(faults: list[dict[str, Any]], expected: dict[str, str]) -> None:
-    """Each is named, and nothing else; what a name with a question mark has may be."""
+    """Check that exactly these faults are named; names with a question mark are optional."""
     may = {name.rstrip("?"): text for name, text in expected.items()}
     assert [one for one in faults if not re.search(may.get(one["machine"], r"\A\Z"), one["fault"])] == []
     assert {name for name in expected if not name.endswith("?")} <= {one["machine"] for one in faults}

@@ -1,4 +1,4 @@
-"""A plan, a policy, a topology and a P4 program from outside of the package: the example of the documentation."""
+"""A plan, a policy, a topology and a P4 program from outside of the package: the documentation's example."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def block(language: str) -> str:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of installed packages with the example: what pip would make of its pyproject.toml."""
+    """A folder of installed packages with the example, laid out as pip would install it."""
     site = tmp_path_factory.mktemp("site-packages")
     package, about = site / "my_network", site / "my_network-1.0.dist-info"
     package.mkdir()
@@ -60,7 +60,7 @@ def test_the_example_runs_on_packets(installed: Path, tmp_path: Path) -> None:
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["experiment"]["plan"] == "lowest"
     assert result["provenance"]["p4_json"].endswith("my_network/few_slots.p4")
-    assert "network" in result  # a sum that is wrong would have ended the run
+    assert "network" in result  # a wrong sum would have ended the run
 
 
 POLICY = """
@@ -93,7 +93,7 @@ def test_policies_are_known_by_name_and_mistakes_name_the_distribution(installed
     assert "plan 'broken' of the distribution 'my-network' (my_network:nothing) cannot be loaded" in broken
     assert "hosts: Input should be a valid integer" in many
     assert "depth: " in depth
-    assert ring == "p4reduce.control_plane.plans.ring"  # a built-in name stays ours
+    assert ring == "p4reduce.control_plane.plans.ring"  # built-in names take precedence
 
 
 def test_without_the_package_its_names_are_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Every argument that is a file, given something else: one error that names it, exit code 2, no waiting."""
+"""Every file argument given something else than the expected file: one error that names it, exit code 2, no waiting."""
 
 import os
 import socket
@@ -59,7 +59,7 @@ COMMANDS = {
     "lab grade --seed-file": ("lab", "grade", ROOT / "tests", "--lab", "01", "--seed-file", FILE),
 }
 EACH = examples(3, 9)
-"""How many kinds each command meets: others than the command before it, so that all come up; all in a soak."""
+"""Number of wrong kinds for each command; they rotate from command to command. All kinds in a soak."""
 KINDS = ("pipe", "socket", "device", "endless", "no-reading", "loop", "folder", "empty", "absent")
 
 
@@ -100,7 +100,7 @@ def wrong_errors(kinds, folder):
 
 
 def turns(kinds):
-    """The kinds that each command meets."""
+    """Return the wrong kinds for each command."""
     endless = cycle(kinds.items())
     while True:
         yield dict(islice(endless, EACH))

@@ -1,4 +1,4 @@
-"""Every value that a help text names is taken, by a command that does its work with it."""
+"""Every value that a help text lists is accepted by a command that uses it."""
 
 from pathlib import Path
 
@@ -59,11 +59,11 @@ jobs:
 
 
 LEFT_OUT = 0 if SOAK else -1
-"""The last one of each list, or all of them before a release: most values have tests of their own."""
+"""The last value of each list, or all before a release: most values have separate tests."""
 
 
 def words(command, flag, value):
-    """A short command with the value."""
+    """Return a short command with the value."""
     if command == "run":
         return ["run", *SMALL, flag, value]
     if command == "plan show":

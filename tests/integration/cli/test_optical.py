@@ -1,4 +1,4 @@
-"""``p4reduce optical`` from the outside."""
+"""``p4reduce optical`` as a command."""
 
 import json
 from pathlib import Path

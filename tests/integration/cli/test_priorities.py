@@ -1,4 +1,4 @@
-"""``p4reduce priorities`` on small jobs, and what it says of files that cannot be."""
+"""``p4reduce priorities`` on small jobs, and its errors for invalid files."""
 
 import json
 from copy import deepcopy
@@ -17,7 +17,7 @@ def run(*arguments):
 
 @pytest.fixture
 def small(tmp_path):
-    """A function that writes the example, made small and changed, into a file."""
+    """A function that writes a small variant of the example into a file."""
 
     def write(**changes):
         data = yaml.safe_load(content("priorities"))

@@ -1,4 +1,4 @@
-"""``p4reduce replay``: the example, its files, and how it refuses."""
+"""``p4reduce replay``: the example, its files, and its refusals."""
 
 import json
 
@@ -12,7 +12,7 @@ from tests.support.paths import ROOT
 
 
 def run(*words):
-    """The command in this process."""
+    """Run the command in this process."""
     return CliRunner().invoke(app, ["replay", *map(str, words)])
 
 
@@ -54,7 +54,7 @@ def test_what_is_refused(tmp_path, words, said):
 
 
 def test_a_launch_is_recorded_and_played(tmp_path):
-    """Two processes: what they called and waited for comes over their connections."""
+    """Two processes report their calls and waits over their connections."""
     script = ROOT / "scripts/all_reduce.py"
     where = ("-t", "star8", "--time", "flow")
     words = ["launch", "-n", "2", *where, "--record", str(tmp_path / "trace"), str(script), "--elements", "4000"]
@@ -63,7 +63,7 @@ def test_a_launch_is_recorded_and_played(tmp_path):
     assert "the traces have no computation" in done.output
     workload = read([tmp_path / "trace"])
     assert {one.communication.octets for one in workload.meetings} == {16_000}
-    assert all(rank.nodes[-1].after for rank in workload.ranks)  # it waited for the last one
+    assert all(rank.nodes[-1].after for rank in workload.ranks)  # the rank waited for the last operation
     assert run(tmp_path / "trace", *where, "--plans", "steiner").exit_code == 0
 
 

@@ -1,4 +1,4 @@
-"""``p4reduce tdm`` from the outside."""
+"""``p4reduce tdm`` as a command."""
 
 import json
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_the_model_takes_the_time_of_packets(jobs: Path) -> None:
         assert done.exit_code == 0, done.output
         rounds.append([played["round_s"] for played in json.loads(done.stdout)["played"]])
     assert rounds[1] == pytest.approx(rounds[0], rel=0.02)
-    assert "exact" not in json.loads(done.stdout)["played"][0]  # no packet was checked
+    assert "exact" not in json.loads(done.stdout)["played"][0]  # sums were not checked
 
 
 @pytest.mark.parametrize(

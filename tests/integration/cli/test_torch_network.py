@@ -1,4 +1,4 @@
-"""The network that rank 0 starts under torchrun, without torch: when ranks leave, and who may come in."""
+"""The network that rank 0 starts under torchrun, tested without torch: departures of ranks, and authentication."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ sys.exit(network_process.main())
 
 @contextlib.contextmanager
 def network(ranks=2, word="", code=None):
-    """Its process and its address; it has ended by itself at the end, without a word."""
+    """The network's process and address; it must end by itself without output."""
     command = (
         [sys.executable, "-m", "p4reduce.adapters.torch.network_process"]
         if code is None
@@ -53,7 +53,7 @@ def network(ranks=2, word="", code=None):
 def test_who_leaves_gets_its_answer_before_the_network_ends():
     with network(ranks=4, code=LATE) as (process, address):
         ranks = [RemoteBackend.join(address, rank, 4) for rank in range(4)]
-        process.stdin.close()  # rank 0 is gone: the network ends as soon as all have left
+        process.stdin.close()  # rank 0 has ended: the network ends as soon as all ranks have left
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(RemoteBackend.close, ranks))
 
@@ -73,7 +73,7 @@ def test_a_rank_that_ends_is_named_as_all_know_it_whichever_connection_ends_firs
         ranks = [RemoteBackend.join(address, rank, 3) for rank in range(3)]
         with ThreadPoolExecutor(2) as pool:
             groups = list(pool.map(lambda rank: ranks[rank].group((1, 2), 0), (1, 2)))
-        groups[1]._connection.close()  # of rank 2, which is number 1 of that group
+        groups[1]._connection.close()  # rank 2's connection (number 1 in that group)
         for one in (groups[0], ranks[0]):
             with pytest.raises(ClusterError, match="rank 2 ended without leaving the group"):
                 one.collective(Asked("all_reduce", np.ones(9, np.float32)))

@@ -1,4 +1,4 @@
-"""Switches that answer at one address share a connection of their controller."""
+"""Switches at one P4Runtime address share a connection of their controller."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from p4switch.p4runtime import P4RuntimeServer
 
 
 def connections(port):
-    """TCP connections of this machine to a port."""
+    """Return the number of this machine's TCP connections to a port."""
     rows = [
         line.split() for family in ("tcp", "tcp6") for line in Path(f"/proc/net/{family}").read_text().splitlines()[1:]
     ]

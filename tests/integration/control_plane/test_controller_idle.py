@@ -1,4 +1,4 @@
-"""Plans of jobs that send nothing yet: installed and removed with one write for each switch."""
+"""Plans of idle jobs: installed and removed with one write for each switch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ def switches() -> Iterator[EmbeddedSwitches]:
 
 
 def entries(made: EmbeddedSwitches) -> dict[str, dict[str, int]]:
-    """How many entries each table of each switch has."""
+    """Return the number of entries of each table of each switch."""
     return {
         switch.name: {
             name: len(list(table.entries())) for name, table in made.server.device(switch.index + 1).tables.items()

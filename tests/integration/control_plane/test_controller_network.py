@@ -1,4 +1,4 @@
-"""The controller against embedded switches: plans installed over P4Runtime carry packets, and counters come back."""
+"""The controller with embedded switches: plans installed over P4Runtime carry packets, and counters are read back."""
 
 from dataclasses import replace
 
@@ -83,7 +83,7 @@ def test_two_jobs_and_an_epoch_on_the_same_slots():
             all_reduce(plan, network, 3)
             check_sums(plan, network, 3)
         controller.uninstall(first)
-        # The next epoch takes the very slots that the last one left behind.
+        # The next epoch reuses the previous epoch's slots.
         third = controller.start_job(PlanRequest("steiner", job=1, epoch=1, priority=7))
         assert third.aggregators == first.aggregators
         assert third.generation > second.generation
@@ -92,7 +92,7 @@ def test_two_jobs_and_an_epoch_on_the_same_slots():
         assert controller.installed == (second, third)
         parts = [predict(plan, "all_reduce", 3 * LANES, lead=0) for plan in (first, second, third)]
         counters = check_counts(controller, network, add(*parts))
-        # The counter cells of job 1 were taken over, and began again at zero.
+        # Job 1's counter cells were reused, and reset to zero.
         assert third.grant.stats == first.grant.stats
         assert compare_sent(third, [(Operation.ALL_REDUCE, 3 * LANES, 0)], counters) == []
 
@@ -111,7 +111,7 @@ def test_nothing_is_left_behind():
 
 
 def entries(server, device_id):
-    """How many entries each table of a device has, and its multicast groups."""
+    """Return the number of entries of each table of a device, and of its multicast groups."""
     device = server.device(device_id)
     sizes = {name: len(list(table.entries())) for name, table in device.tables.items()}
     return sizes, [group for group in range(1, 100) if device.multicast.get(group)]
@@ -140,7 +140,7 @@ def test_strangers_are_refused_and_counted():
 
 
 def test_a_half_installed_tree_does_no_harm():
-    """Without the root's entry in table `job` chunks wait; once it is there, two questions bring them through."""
+    """Without the root's entry in table `job` chunks wait; after its insertion, two ASKs complete them."""
     topology = leaf_spine(2, 1, 2)
     with controlled(topology) as (controller, network):
         plan = controller.start_job(PlanRequest("spt"))
@@ -179,7 +179,7 @@ def test_refused_packets_reach_the_controller():
         copies = device.inject(1, stray)
         assert [port for port, _ in copies] == [510]
         assert network.server.packet_in(1, copies[0][1])
-        # The next answer on the same connection may overtake the packet, so ask until it is there.
+        # The next answer on the same connection may overtake the packet, so retry until it arrives.
         packets = []
         for _ in range(1000):
             packets = controller.packet_ins()
@@ -209,15 +209,15 @@ def test_plans_are_installed_once():
 
 
 def test_a_failed_installation_is_taken_back():
-    """What is there already, by whoever, stays; what the failed installation added is gone."""
+    """Entries that existed before stay; those that the failed installation added are removed."""
     topology = leaf_spine(2, 1, 2)
     with controlled(topology) as (controller, network):
         controller.start_job(PlanRequest("spt", priority=3))
         before = [entries(network.server, switch.index + 1) for switch in topology.switches]
         targets = [Target(one.name, network.server.address, one.index + 1) for one in topology.switches]
-        # One that restarted and was not told of the plan.
+        # A restarted controller does not know the plan.
         with Controller(topology, targets, PROGRAM, keep=True, election_id=2) as second:
-            second.plan(PlanRequest("spt", job=9))  # so the next one has a group and replicas of its own, to be added
+            second.plan(PlanRequest("spt", job=9))  # so the next plan needs a new group and new replicas
             free = second.resources.free("leaf1")
             with pytest.raises(ControllerError, match=r"switch (spine|leaf)\d .*: adding peer\[hdr.*ALREADY_EXISTS"):
                 second.start_job(PlanRequest("spt", priority=3))
@@ -261,7 +261,7 @@ def test_another_controller_is_in_charge():
         second = Controller(topology, targets, PROGRAM, election_id=4)
         with pytest.raises(ControllerError, match=r"another controller is in charge \(election id 5, ours is 4\)"):
             second.start()
-        # A higher election id takes over; the first one then says so.
+        # A higher election id takes over; the first controller then reports that.
         with Controller(topology, targets, PROGRAM, election_id=6) as third:
             third.start_job(PlanRequest("spt"))
             with pytest.raises(ControllerError, match=r"another controller took over|PERMISSION_DENIED"):

@@ -1,4 +1,4 @@
-"""A controller that comes back to switches that kept running: base entries are right, plans untouched."""
+"""A controller that reconnects to running switches: it corrects base entries and leaves plans untouched."""
 
 import finsy as fy
 
@@ -11,7 +11,7 @@ from tests.support.controlled import PROGRAM, all_reduce, check_sums, controlled
 
 
 def test_base_entries_that_are_wrong_are_set_right():
-    """A controller that comes back adds, changes and removes base entries; those of plans it leaves alone."""
+    """A reconnecting controller adds, changes and removes base entries, but no entries of plans."""
     topology = leaf_spine(2, 1, 2)
 
     def tables(controller, names):

@@ -1,4 +1,4 @@
-"""Switches that begin anew, as their controller finds them, in real time over P4Runtime."""
+"""Restarts of switches, as seen by their controller in real time over P4Runtime."""
 
 from contextlib import closing
 
@@ -32,14 +32,14 @@ def test_a_switch_that_began_anew_is_found_and_restored():
         assert controller.look().restarted == ("leaf1",)
         controller.restore("leaf1")
         assert controller.look().restarted == ()
-        # The nonce is another one, all else as before; of the plan, that is only its job's class.
+        # Only the nonce differs; of the plan, only its job's class is in these tables.
         assert len(tables(controller, BASE_TABLES, "leaf1") ^ base) == 2
         assert tables(controller, PLAN_TABLES, "leaf1") == classes
         controller.uninstall(plan)
         assert not tables(controller, PLAN_TABLES, "leaf1")
         again = controller.start_job(PlanRequest("steiner", job=1, epoch=1))
         assert again.generation > plan.generation
-        controller.restore("leaf1")  # a second time changes nothing
+        controller.restore("leaf1")  # restoring again changes nothing
         assert controller.look().restarted == ()
 
 
@@ -64,7 +64,7 @@ def test_a_switch_whose_process_ends_is_silent_and_then_found_without_a_program(
             found = controller.look()
             assert found.restarted == ()
             assert "s1" in found.silent["s1"]
-            for kept in (None, program):  # what a switch is started with
+            for kept in (None, program):  # program with which the switch is started
                 server = served(target.address, kept)
                 assert controller.look().restarted == ("s1",)
                 controller.restore("s1")

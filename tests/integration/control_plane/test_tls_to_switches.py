@@ -1,4 +1,4 @@
-"""A controller reaches switches by TLS: it makes sure of them, shows its own certificate, and refuses plain TCP."""
+"""A controller reaches switches over TLS: it verifies them, presents its certificate, and refuses plain TCP."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def certificates(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(certificates):
-    """Of a server of the topology's three switches, which lets in the controller alone."""
+    """Address of a server of the topology's three switches, which accepts only the controller."""
     tls = Tls.from_files(*certificates["switch"], certificates["controller"][0])
     with P4RuntimeServer(tls=tls) as server:
         for place, switch in enumerate(TOPOLOGY.switches, start=1):
@@ -48,11 +48,11 @@ def test_plans_are_installed_and_read_back_by_mutual_tls(address, certificates):
 def test_no_switch_is_programmed_without_the_right_certificates(address, certificates):
     right, own, other = certificates["switch"][0], certificates["controller"], certificates["stranger"]
     for wrong in (
-        ControllerTls.from_files(right),  # no certificate of the controller
-        ControllerTls.from_files(right, *other),  # a stranger's
-        ControllerTls.from_files(other[0], *own),  # the switch is not the one that is trusted
+        ControllerTls.from_files(right),  # no client certificate
+        ControllerTls.from_files(right, *other),  # a stranger's certificate
+        ControllerTls.from_files(other[0], *own),  # an untrusted server certificate
         ControllerTls.from_files(right, *own, server_name="another.example"),
-        ControllerTls.from_files(right, own[0], other[1]),  # a key of another certificate
+        ControllerTls.from_files(right, own[0], other[1]),  # a key that does not fit the certificate
         None,
     ):
         hint = "connecting" if wrong is None else "connecting: .*do the certificates and the key fit"

@@ -1,4 +1,4 @@
-"""Labs from the command line: copy one, fail with its skeleton, pass with its solution, see what went wrong."""
+"""Labs from the command line: copy a lab, fail with its skeleton, pass with its solution, read the messages."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""What grades ends with the command, however that ends: processes, and copies of what was handed in."""
+"""The grader's processes and copies of submissions end with its command, however that ends."""
 
 import select
 import signal
@@ -19,14 +19,14 @@ from tests.support.pools import LISTED, PATIENCE_S, end_at_work
     [
         (signal.SIGKILL, -9),
         (signal.SIGTERM, 143),
-        pytest.param(signal.SIGINT, 130, marks=pytest.mark.soak),  # the same pool: studies/poster/test_processes.py
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.soak),  # also in studies/poster/test_processes.py
     ],
 )
 def test_ended_at_work_it_leaves_no_process_and_no_copy(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    """Who is killed cannot remove copies of submissions."""
+    """A killed grader cannot remove copies of submissions itself."""
     submissions, temporary = tmp_path / "class", tmp_path / "temporary"
     temporary.mkdir()
-    for student in range(40):  # each takes a tenth of a second
+    for student in range(40):  # each takes 0.1 s
         solved("05", submissions / f"s{student}")
     command = [
         sys.executable,

@@ -1,6 +1,7 @@
-"""Each README done letter by letter in a fresh folder: its commands as they stand there.
+"""Each README followed to the letter in a fresh folder, with its commands as printed.
 
-In this process, where a command costs no second of imports; in a soak by a shell, too, as a student does.
+Commands run in this process, which saves a second of imports each; in a soak they run in a shell, too, as for a
+student.
 """
 
 import os
@@ -22,16 +23,16 @@ from tests.support.labs import SOLUTIONS
 from tests.support.paths import ROOT
 
 NOT_RUN = ("pip install",)
-"""it needs the network"""
+"""commands that need the network"""
 GRADES = ("p4reduce lab grade .", "make grade")
 
 
 OF_A_MAKE = ("MAKELEVEL", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES")
-"""what a make hands to its children: inside of ``make test``, a student's make would print directories, too"""
+"""variables that make passes to its children; inside ``make test``, a student's make would print directories"""
 
 
 def commands(text):
-    """Indented or fenced lines that begin with a program of the course."""
+    """Return indented or fenced lines that begin with a program of the course."""
     found, fenced = [], False
     for line in re.sub(r"\\\n *", "", text).splitlines():
         fenced ^= line.startswith("```")
@@ -43,7 +44,7 @@ def commands(text):
 
 @dataclass(frozen=True)
 class Done:
-    """What came of a command."""
+    """The outcome of a command."""
 
     returncode: int
     stdout: str
@@ -52,7 +53,7 @@ class Done:
 
 @pytest.fixture
 def environment(tmp_path):
-    """Of a student whose PATH has ``p4reduce`` of these sources."""
+    """Return the environment of a student whose PATH has ``p4reduce`` from these sources."""
     script = tmp_path / "bin/p4reduce"
     script.parent.mkdir()
     script.write_text(f'#!/bin/sh\nexec {sys.executable} -m p4reduce.cli.entry "$@"\n')
@@ -64,7 +65,7 @@ def environment(tmp_path):
 
 @pytest.fixture(params=["here", pytest.param("by a shell", marks=pytest.mark.soak)])
 def run(request, environment, monkeypatch):
-    """Runs a command in a folder."""
+    """Run a command in a folder."""
 
     def shell(command, folder):
         words = ["/bin/sh", "-c", command]
@@ -72,7 +73,7 @@ def run(request, environment, monkeypatch):
         return Done(done.returncode, done.stdout, done.stderr)
 
     def here(command, folder):
-        if command.startswith("make "):  # its recipe
+        if command.startswith("make "):  # the target's recipe
             asked = shell(f"make -n {command.removeprefix('make ')}", folder)
             command = next(line for line in asked.stdout.splitlines() if line.startswith("p4reduce "))
         monkeypatch.setenv("COLUMNS", "80")
@@ -87,9 +88,9 @@ def run(request, environment, monkeypatch):
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 @pytest.mark.parametrize("number", NAMES if SOAK else [*NAMES][::4])
 def test_a_readme_letter_by_letter(number, run, tmp_path):
-    """A student who follows it and writes what the solution has ends with a pass; before that, with a plain no.
+    """A student who follows it and writes the solution passes at the end, and fails without a traceback before.
 
-    The last grade is one with inputs that students do not have.
+    The last grading uses inputs that students do not have.
     """
     readme = (home(find(number)) / "README.md").read_text()
     listed = [command for command in commands(readme) if not command.startswith(NOT_RUN)]
@@ -101,7 +102,7 @@ def test_a_readme_letter_by_letter(number, run, tmp_path):
     (copied,) = folder.iterdir()
     assert listed[1] == f"cd {copied.name}"
     folder = copied
-    text = (folder / "README.md").read_text()  # with this student's numbers put in
+    text = (folder / "README.md").read_text()  # with this student's numbers
     handed_out = [folder / "README.md", *(folder / "skeleton").iterdir()]
     lines = [line for path in handed_out for line in path.read_text().splitlines() if not line.startswith("|")]
     assert [line for line in lines if len(line) > 80] == [], "an editor of 80 columns shows it whole"
@@ -109,13 +110,13 @@ def test_a_readme_letter_by_letter(number, run, tmp_path):
     assert here[-1].startswith(GRADES), "the README ends with the grade"
     (tmp_path / "secret").write_text("of this test")
     last = f"p4reduce lab grade . --seed-file {tmp_path / 'secret'}"
-    if not SOAK:  # grades of parts, which the last one repeats
+    if not SOAK:  # partial gradings, which the last one repeats
         here = here[:1] + [command for command in here[1:] if not re.search(r"--only [a-z]|ONLY=", command)]
     for place, command in enumerate([*here[:-1], last]):
         done = run(command, folder)
         said = f"{command}: {done.stdout}{done.stderr}"
         assert "Traceback" not in said, said
-        if place == 0:  # a look at the skeleton; then the student works
+        if place == 0:  # first with the skeleton; then the student writes the solution
             assert "error:" not in done.stderr, said
             assert done.returncode == 0 or "that is how the lab begins" in said, said
             shutil.copytree(SOLUTIONS / number, folder / "skeleton", dirs_exist_ok=True)

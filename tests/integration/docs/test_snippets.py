@@ -1,6 +1,6 @@
-"""What README and docs/ print runs as it is printed: commands, Python, files.
+"""Snippets printed in README and docs/ run as printed: commands, Python, files.
 
-``DOCS=long`` (make docs-test) runs what takes long, too.
+``DOCS=long`` (make docs-test) includes slow ones.
 """
 
 import os
@@ -32,9 +32,9 @@ STAND_INS = {
     "prog.json": "tests/data/ten_lines.json",
     "train.py": "scripts/all_reduce.py",
 }
-"""files that a reader brings"""
+"""files that the reader is expected to have"""
 LINKS = ("scripts", "tests", "topologies", "p4src", "labs")
-"""folders of the repository that commands name"""
+"""folders of the repository that commands use"""
 CELLS = "registers:\n  - {register: Count.seen, index: 3, value: 10}\n"
 
 
@@ -44,7 +44,7 @@ def name(page):
 
 @pytest.fixture
 def reader(tmp_path, monkeypatch):
-    """A function that gives a folder as a page's reader has it, and goes there."""
+    """A function that makes a folder as a page's reader has it, and changes to it."""
 
     def prepare(page):
         home = tmp_path / "page"
@@ -85,7 +85,7 @@ def run(command):
 
 
 def command_is_long(arguments):
-    """Those that start processes of their own or threads that stay belong into a process of their own."""
+    """Return whether a command needs a separate process: it starts processes or threads that stay."""
     return arguments[0] in {"launch", "orchestrate", "confirm", "lab"}
 
 
@@ -99,7 +99,7 @@ def test_commands(page, reader):
 
 @pytest.fixture
 def registered():
-    """What a page registers is taken away again."""
+    """Undo registrations by a page's code."""
     registries: tuple[MutableMapping, ...] = (PLANS, POLICIES, PRIORITY_POLICIES)
     before = [set(registry) for registry in registries]
     yield
@@ -111,7 +111,7 @@ def registered():
 @pytest.mark.parametrize("page", [page for page in PAGES if page.python], ids=name)
 @pytest.mark.usefixtures("registered")
 def test_python(page, reader, capsys):
-    """Blocks of a page follow each other. What they print is there: an empty list is none of the page's results."""
+    """Blocks of a page run in order. Printed values must exist: an empty list is none of the page's results."""
     home = reader(page)
     namespace = {}
     for number, code in enumerate(page.python):
@@ -125,7 +125,7 @@ def test_python(page, reader, capsys):
 
 
 def not_run_here(page):
-    """Commands of a page that do not run with the others, up to what belongs to a script or to another program."""
+    """Return a page's commands that do not run here, up to the part that belongs to a script or another program."""
     for command in page.commands:
         whole = words(command)
         if whole[0] == "p4reduce" and (page.is_long(command) or page.is_never_run(command)):
@@ -135,7 +135,7 @@ def not_run_here(page):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.mentions or page.long or page.not_run], ids=name)
 def test_commands_that_are_mentioned(page):
-    """Their names and flags exist; make knows the target and its variables."""
+    """Mentioned commands, flags, make targets and variables must exist."""
     root = typer.main.get_command(app)
     makefile = (ROOT / "Makefile").read_text()
     for mention in (*page.mentions, *not_run_here(page)):

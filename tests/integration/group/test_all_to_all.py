@@ -16,7 +16,7 @@ from p4reduce.runs.experiment import ExperimentError
 def test_blocks_of_any_type_go_where_they_belong(dtype: type) -> None:
     def script(communicator: Communicator) -> np.ndarray:
         given = (np.arange(4 * 3) + 100 * communicator.rank).astype(dtype).reshape(4, 3)
-        assert communicator.all_reduce(np.ones(4, np.float32))[0] == 4  # beside others, on the same hosts
+        assert communicator.all_reduce(np.ones(4, np.float32))[0] == 4  # together with other jobs on the same hosts
         return communicator.all_to_all(given, np.zeros_like(given))
 
     with Cluster(Experiment(topology="star:hosts=4", lanes=64, faults={"loss": 0.02})) as cluster:

@@ -1,4 +1,4 @@
-"""All-reduces that are started one after the other, of which each is told what follows: on packets."""
+"""All-reduces started in sequence, each of which announces the next: on packets."""
 
 import threading
 from collections.abc import Callable
@@ -19,7 +19,7 @@ ELEMENTS, COUNT = 30_000, 5
 def in_a_row(
     comm: Communicator, followed: bool, gap_s: float = 0.0, before: Callable[[int], object] = lambda _: None
 ) -> list[float]:
-    """Sums of five arrays, each started ``gap_s`` after the one before; when each was done."""
+    """Start five sums ``gap_s`` apart; return when each was done."""
     arrays = [np.full(ELEMENTS, number + comm.rank, np.float32) for number in range(COUNT)]
     handles = []
     for number, array in enumerate(arrays):
@@ -33,7 +33,7 @@ def in_a_row(
 
 
 def carried(train: Callable[[Communicator], list[float]]) -> tuple[list[list[float]], int]:
-    """When each rank was done with each, and how many frames ahead were spared."""
+    """Return when each rank finished each sum, and the number of exponent frames saved."""
     with Cluster(Experiment(topology=STAR, rate="10G")) as cluster:
         times = cluster.run_threads(train)
         assert result_of(cluster).network.prediction_differences == []
@@ -52,7 +52,7 @@ def test_exponents_need_a_round_trip_only_for_the_first() -> None:
 
 
 def test_one_rank_that_does_not_say_so_is_waited_for_by_nobody() -> None:
-    """The others announce; it does not, so all agree on exponents as ever, at the same times."""
+    """One rank does not announce: all agree on exponents as usual, at the same times."""
     alone, _ = carried(lambda comm: in_a_row(comm, followed=False))
     mixed, spared = carried(lambda comm: in_a_row(comm, followed=comm.rank != 2))
     assert spared == 0
@@ -60,7 +60,7 @@ def test_one_rank_that_does_not_say_so_is_waited_for_by_nobody() -> None:
 
 
 def test_the_same_times_however_threads_run() -> None:
-    """Wall-clock time that a script takes between two calls has no say."""
+    """Wall-clock time between two calls of a script has no influence."""
     waited = threading.Event()
 
     def dawdle(comm: Communicator) -> list[float]:
@@ -76,7 +76,7 @@ def test_one_that_starts_when_the_one_before_is_done_announces_nothing() -> None
 
 
 def test_waiting_for_one_that_was_to_be_followed_ends_well() -> None:
-    """A promise that is not kept costs nothing but the announcement: by wait, by done, and by leaving."""
+    """A broken promise costs only the announcement: with wait, with done, and when leaving."""
 
     def train(comm: Communicator) -> list[float]:
         array = np.ones(100, np.float32)

@@ -1,4 +1,4 @@
-"""``p4reduce launch`` where a rank is killed on the way, or one joins."""
+"""``p4reduce launch`` with a rank that is killed during the run, or with one that joins."""
 
 import re
 import subprocess

@@ -143,7 +143,7 @@ def test_requests_that_make_no_sense_are_answered(ends, request_):
     backend.ask(HELLO)
     with pytest.raises((ValueError, TypeError)):
         backend.ask(request_)
-    backend.record("loss", 1.0)  # and the connection lives on
+    backend.record("loss", 1.0)  # the connection stays usable
     backend.close()
     server.join(20)
     assert not server.is_alive()
@@ -252,7 +252,7 @@ def test_who_ends_inside_a_message_has_ended(ends, sent):
     ids=["ended", "ended inside a message", "nonsense"],
 )
 def test_who_did_not_leave_is_lost_whatever_it_said(tmp_path, sent, failures):
-    # a network under torchrun ends when all who came have left or are lost
+    # a network under torchrun ends when all joined ranks have left or are lost
     failed, lost = [], queue.Queue()
     listener = Listener(tmp_path, seats, failed=failed.append, lost=lambda seat, why: lost.put(seat))
     try:

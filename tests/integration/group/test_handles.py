@@ -1,4 +1,4 @@
-"""Collectives that do not block, groups of some workers, and other types than float32, on packets."""
+"""Non-blocking collectives, groups of some workers, and types other than float32, on packets."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_collectives_overlap_computation_and_start_when_they_may() -> None:
         spans = cluster.spans()
     for before, one, two, end in times:
         assert before == pytest.approx(2.005e-3)
-        assert 1e-3 < one < 2e-3 < two < 2.5e-3  # the first was over before the second began
+        assert 1e-3 < one < 2e-3 < two < 2.5e-3  # the first ended before the second began
         assert end == two
     assert records[1].start_ps - records[0].start_ps == 10**9
     assert [span.name for span in spans if span.rank == 0] == ["compute", "all_reduce", "all_reduce"]
@@ -47,7 +47,7 @@ def test_one_stream_carries_one_after_the_other() -> None:
         arrays = [np.ones(50_000, np.float32) for _ in range(3)]
         start = comm.now
         handles = [comm.all_reduce(array, start=start) for array in arrays]
-        comm.barrier()  # behind them
+        comm.barrier()  # after the collectives
         assert all(handle.done for handle in handles)
         return [handle.done_s for handle in handles]
 
@@ -74,7 +74,7 @@ def test_other_types_and_gathers(plan: str) -> None:
         gathered = comm.all_gather(odd, np.empty((4, 4)))
         assert gathered[:, 3].tolist() == [0, 1, 2, 3]
         assert np.signbit(gathered[:, 1]).all()
-        bits = np.full(300, -1 if comm.rank == 2 else comm.rank)  # as float32 NaN
+        bits = np.full(300, -1 if comm.rank == 2 else comm.rank)  # a NaN as float32
         assert (comm.broadcast(bits, 2) == -1).all()
         text = np.frombuffer(b"hello" if comm.rank == 2 else b".....", np.uint8).copy()
         assert bytes(comm.broadcast(text, 2)) == b"hello"

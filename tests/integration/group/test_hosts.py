@@ -60,7 +60,7 @@ def sum_in_memory(calls, _check):
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
-    """Two machines that ssh reaches, and what is left on them at the end: nothing."""
+    """Two machines that ssh reaches; nothing may be left on them at the end."""
     with machines(2) as made:
         for name, text in known_to_ssh(tmp_path, made).items():
             monkeypatch.setenv(name, text)
@@ -119,7 +119,7 @@ def test_an_agent_that_is_killed_is_named_and_leaves_no_rank(world):
 @pytest.mark.soak
 def test_a_machine_that_says_nothing_more_is_named(world, monkeypatch):
     for module in (agent_module, machines_module):
-        monkeypatch.setattr(module, "SILENT_S", 5.0)  # here; an agent says something every two seconds
+        monkeypatch.setattr(module, "SILENT_S", 5.0)  # an agent sends every two seconds
     stopped = []
 
     def stop(line):
@@ -131,7 +131,7 @@ def test_a_machine_that_says_nothing_more_is_named(world, monkeypatch):
         done = on_hosts(world, script, then=stop)
         assert done.failure == "rank 1 does not answer: nothing came from pc2 for 5 s"
     finally:
-        with contextlib.suppress(ProcessLookupError):  # what stands for ssh is the agent itself, and was ended
+        with contextlib.suppress(ProcessLookupError):  # the ssh stand-in is the agent itself, which was ended
             os.kill(stopped[0], signal.SIGCONT)
 
 
@@ -230,11 +230,11 @@ def test_machines_are_read_from_lists_and_lines():
         parsed("a,a:2", "--hosts")
 
 
-# Ranks that others start.
+# Ranks started with a ticket.
 
 
 def with_ticket(world, ranks=2):
-    """A launch that waits for ranks, in a thread: what it returns comes out of the list."""
+    """Run a launch that waits for ranks, in a thread; its result is appended to the list."""
     group = Rendezvous(ranks, server=False, carry=sum_in_memory, start_ps=0, patience_s=60)
     ticket, done = world.folder / "job.json", []
     elsewhere = Elsewhere(ticket=ticket, listen=["127.0.0.1"])
@@ -341,7 +341,7 @@ def test_one_script_unchanged_has_one_hash_and_one_result_under_each_launcher(wo
     assert len(set(results.values())) == 1
 
 
-# What is wrong with machines.
+# Faulty machines.
 
 
 OWN = MachineSoftware("3.11.2", "2.4.6", "x86_64", "c0de", ())

@@ -1,4 +1,4 @@
-"""Arrays of other libraries: JAX by a host callback, mpi4py by its buffers. No back ends for them, and none needed."""
+"""Arrays of other libraries: JAX by a host callback, mpi4py by its buffers; no back end is needed."""
 
 import importlib.util
 import subprocess

@@ -1,4 +1,4 @@
-"""A member that takes slots before its turn is named and excluded within 2 s of virtual time; the others go on."""
+"""A member that uses slots before its turn is named and excluded within 2 s of virtual time; the others go on."""
 
 import random
 from dataclasses import replace
@@ -18,7 +18,7 @@ ELEMENTS = 64 * 300
 
 
 def speak(cluster, host, kind, seqs, after_ps=0):
-    """Packets of a member in its own name, with its own token, about chunks whose turn has not come."""
+    """Send packets with the member's own address and token, about chunks whose turn has not come."""
     plan = cluster.carrier.main.plan
     target = next(parent for child, parent in plan.edges if child == host)
     for seq in seqs:
@@ -27,7 +27,7 @@ def speak(cluster, host, kind, seqs, after_ps=0):
 
 
 def carry(cluster, operations=3):
-    """What each rank got of all-reduces of ones until it was told to go; and when the first was there."""
+    """Return what each rank got from all-reduces of ones until told to stop, and when the first was done."""
     got, ended, first = {}, {}, {}
 
     def script(comm):
@@ -77,7 +77,7 @@ def test_who_speaks_out_of_turn_is_excluded_and_the_others_go_on(topology, host,
 
 @pytest.mark.parametrize("seed", range(examples(3, 200)))
 def test_looking_all_the_time_excludes_nobody_who_keeps_to_the_protocol(seed, monkeypatch):
-    """Whatever is lost, overtaken and doubled, and however small the window."""
+    """Loss, reordering, duplication and tiny windows exclude no conforming member."""
     monkeypatch.setattr(survival, "LONG_PS", 50_000_000)
     rng = random.Random(seed)
     given = experiment(rng.choice(["star:hosts=4", "leaf-spine:leaves=2,spines=2,hosts=2"]), "shrink").model_copy(
@@ -97,7 +97,7 @@ def test_two_members_that_speak_out_of_turn():
         speak(cluster, "h2", Kind.PULL, range(50))
         speak(cluster, "h6", Kind.PULL, range(100, 200))
         got, ended, first = carry(cluster)
-    (found,) = ended  # the one who came last to a slot; what the other one took is of no use in the next epoch
+    (found,) = ended  # the last to take a slot; slots taken by the other are useless in the next epoch
     assert found in {1, 5}
     assert got == {rank: [5.0] * 3 for rank in range(6) if rank != found}
     assert max(first.values()) < 2

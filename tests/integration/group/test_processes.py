@@ -26,7 +26,7 @@ PRELUDE = "import sys, os, time, numpy as np\nfrom p4reduce.group.remote import 
 
 
 def sum_in_memory(calls, check):
-    """Stands for the network: sums or copies, and lets a microsecond pass."""
+    """Stand-in for the network: sums or copies, and lets a microsecond pass."""
     done = max(call.start_ps for call in calls) + 10**6
     if calls[0].operation == "all_reduce":
         total = np.sum([call.array for call in calls], axis=0)
@@ -47,7 +47,7 @@ def sum_in_memory(calls, check):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A directory of our own for sockets, which must be empty at the end."""
+    """A directory for sockets, which must be empty at the end."""
     sockets = Path(tempfile.mkdtemp(dir="/tmp"))
     monkeypatch.setattr(tempfile, "tempdir", str(sockets))
     monkeypatch.setenv("XDG_STATE_HOME", str(sockets / "state"))
@@ -237,7 +237,7 @@ def test_an_error_keeps_its_class_and_the_group_goes_on(tmp_path, folder):
 
 
 def ends(pid, within_s=30):
-    """Whether a process that was killed is gone, or goes: a signal takes effect when its process next runs."""
+    """Return whether a killed process is gone or ends soon: a signal takes effect when the process next runs."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -260,7 +260,7 @@ def test_children_of_a_rank_are_ended_with_it(tmp_path, folder):
 
 
 def time_runs_out(monkeypatch, reached):
-    """Have the launch's clock stand still until something is reached, and all that it was told of has been seen."""
+    """Stop the launch's clock until a state is reached and all messages have been processed."""
     seen = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: 1e9 if reached() and next(seen) > 0 else 0.0)
     monkeypatch.setattr(launch_module, "time", clock)
@@ -285,7 +285,7 @@ def test_time_runs_out(tmp_path, folder, monkeypatch):
 
 def test_time_runs_out_and_who_was_waited_for_is_named(tmp_path, folder, monkeypatch):
     run = Run(tmp_path, 3, timeout_s=3.0)
-    run.rendezvous = Rendezvous(3, server=True, carry=sum_in_memory, start_ps=0)  # nobody waits for the server
+    run.rendezvous = Rendezvous(3, server=True, carry=sum_in_memory, start_ps=0)  # no rank waits for the server
     time_runs_out(monkeypatch, lambda: "rank 0, rank 2 wait" in (run.rendezvous.waiting() or ""))
     with pytest.raises(
         ClusterError, match=r"still running: rank 0, 1, 2; all_reduce #0: rank 0, rank 2 wait for rank 1$"
@@ -386,7 +386,7 @@ def test_what_a_killed_launch_left_is_cleaned_away(tmp_path, folder):
     assert {path.name.split("-")[0] for path in folder.iterdir()} == {"state", "p4reduce"}
     cleaned = remove_stale()
     assert cleaned.removed == ("launch-1",)
-    for handle in handles:  # the ranks, which do not speak to the coordinator and so would have stayed
+    for handle in handles:  # ranks not connected to the coordinator, which would have stayed
         assert select.select([handle], [], [], 60)[0]
         os.close(handle)
     assert [path.name for path in folder.iterdir()] == ["state"]

@@ -1,4 +1,4 @@
-"""``p4reduce launch --max-restarts``: what is trained in two goes from a checkpoint equals what is trained in one."""
+"""``p4reduce launch --max-restarts``: a training resumed from a checkpoint equals an uninterrupted one."""
 
 import re
 import subprocess

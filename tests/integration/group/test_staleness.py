@@ -1,4 +1,4 @@
-"""Workers of a Communicator that do not wait for each other: one script, threads and processes, virtual time."""
+"""Workers with bounded staleness: one script, in threads and in processes, in virtual time."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ def cluster(**more) -> Cluster:
 
 
 def steps(comm: Communicator, rounds: int, staleness: int | None, slow: float = 1.0) -> tuple[np.ndarray, list[float]]:
-    """Every worker pushes ones, rank 2 computes longer; the last array, and when each round ended."""
+    """Every worker pushes ones, rank 2 computes longer; return the last array, and when each round ended."""
     array, ends = np.zeros(ELEMENTS, np.float32), []
     for _ in range(rounds):
         if not comm.is_server:
@@ -59,7 +59,7 @@ def test_every_gradient_counts_once_and_bounds_hold(staleness):
     assert ends == sorted(ends)
     assert result.prediction_differences == []
     fast, slow = found[0][1], found[2][1]
-    # Nobody ends round k + s + 1 before the slowest has ended round k.
+    # No worker ends round k + s + 1 before the slowest has ended round k.
     if staleness is not None:
         assert all(fast[k + staleness + 1] > slow[k] for k in range(5 - staleness))
     assert fast[-1] < slow[-1]
@@ -136,7 +136,7 @@ def test_a_group_of_some_workers_has_no_server():
 
 
 def test_processes_that_launch_started(tmp_path):
-    """The same over the coordinator's sockets."""
+    """The script above, over the coordinator's sockets."""
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     command = [

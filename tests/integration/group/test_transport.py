@@ -1,4 +1,4 @@
-"""Ranks on other machines: the same result to the byte, a machine that vanishes is named, and strangers do no harm."""
+"""Ranks on other machines: equal results to the byte, lost machines are named, and strangers do no harm."""
 
 import contextlib
 import os
@@ -43,7 +43,7 @@ def sum_here(calls, _check):
 
 @contextlib.contextmanager
 def group(folder, ranks=2, at=("127.0.0.1",), **options):
-    """A group of ``ranks`` behind a listener, and what it was told."""
+    """A group of ``ranks`` behind a listener, and the messages it received."""
     told = SimpleNamespace(failed=[], lost=queue.Queue())
     meeting = Rendezvous(ranks, server=False, carry=sum_here, start_ps=0, patience_s=60)
     listener = Listener(
@@ -77,7 +77,7 @@ def sums_are_exact(ticket, ranks=2):
 
 
 def run(folder, plan, spread):
-    """The text of result.json of a script whose rank r is on machine r modulo ``spread``; 0: all at the Unix socket."""
+    """Return result.json of a script whose rank r is on machine r modulo ``spread``; 0: all at the Unix socket."""
     folder.mkdir()
     experiment = Experiment(topology="star:hosts=4,servers=1", plan=plan, faults=FaultOptions(loss=0.01), seed=5)
     with machines(max(1, spread)) as found, Cluster(experiment) as cluster:
@@ -133,7 +133,7 @@ def test_a_machine_that_vanishes_is_named(tmp_path, monkeypatch):
         begun = time.monotonic()
         rank, why = told.lost.get(timeout=60)
         assert (rank, why) == (1, "does not answer: its machine or the network to it is down")
-        assert time.monotonic() - begun < 3 * quick.named_s  # of a busy machine
+        assert time.monotonic() - begun < 3 * quick.named_s  # for a busy machine
         with pytest.raises(ClusterError, match="rank 1 lost the coordinator"):
             backend.collective(Asked("all_reduce", np.ones(9, np.float32)))
 
@@ -168,7 +168,7 @@ def test_without_the_key_or_with_that_of_another_group_nobody_comes_in_and_the_g
 
 
 def forged(pem):
-    """Shows a key, and takes any."""
+    """Return a client context with a given key that accepts any server key."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with transport._in_memory(pem) as path:
@@ -177,7 +177,7 @@ def forged(pem):
 
 
 def is_turned_away(context, url):
-    """Whether a client gets an alert, a reset or the end in the place of an answer."""
+    """Return whether a client gets an alert, a reset or an end of file instead of an answer."""
     try:
         with context.wrap_socket(socket.create_connection(transport.parts(url), 60)) as connection:
             connection.sendall(HELLO_BYTES)
@@ -187,7 +187,7 @@ def is_turned_away(context, url):
 
 
 def drained(connection):
-    """Whether the other end closes without a word of ours in the answer."""
+    """Return whether the other end closes without a message of the protocol."""
     connection.settimeout(60)
     with contextlib.suppress(ConnectionResetError):
         while piece := connection.recv(4096):
@@ -243,9 +243,9 @@ def test_who_says_nothing_is_ended_in_time(tmp_path):
         where = transport.parts(told.ticket.addresses[0])
         with socket.create_connection(where) as silent, transport.dial(told.ticket) as mute:
             now[0] = transport.HANDSHAKE_S + 1
-            with socket.create_connection(where):  # the listener looks when another one comes, or the time is up
+            with socket.create_connection(where):  # the listener checks at the next connection or time-out
                 assert drained(silent)
-                assert drained(mute)  # it has the key, and does not say hello
+                assert drained(mute)  # it has the key, but sends no hello
         assert told.failed == []
 
 

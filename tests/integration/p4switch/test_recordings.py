@@ -1,4 +1,4 @@
-"""Both executors answer as BMv2 did: cases recorded on BMv2, replayed without it (tests/data/bmv2)."""
+"""Both executors answer as BMv2: recorded cases are replayed without it (tests/data/bmv2)."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_as_bmv2_did(name, executor):
 
 @pytest.mark.parametrize("name", ["replication", "profiles"])
 def test_the_virtual_fabric_does_as_bmv2_did(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(network, "MIN_FRAME", 1)  # BMv2 takes shorter frames than an Ethernet header, too
+    monkeypatch.setattr(network, "MIN_FRAME", 1)  # BMv2 accepts frames shorter than an Ethernet header
     suite = SUITES[name]
     program = load(suite)
     for number, (operations, recorded) in enumerate(read_recording(suite.recording).cases[:3]):

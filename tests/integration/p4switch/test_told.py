@@ -1,4 +1,4 @@
-"""Both executors give the colors of meters, the contents of digests and the wide registers that BMv2 gave."""
+"""Both executors give BMv2's meter colors, digest contents and wide registers."""
 
 import json
 

@@ -25,7 +25,7 @@ def test_every_lightpath_carries_what_was_predicted_and_every_sum_is_exact(polic
     assert found.lightpath_bytes == found.predicted_bytes
     assert min(found.lightpath_bytes) > 0
     assert (found.differing, found.lost, found.misrouted, found.resends) == ([], 0, 0, 0)
-    if not at_once:  # together they share hosts' links, which the formula does not
+    if not at_once:  # together they share hosts' links, which the formula ignores
         assert found.worst < 0.02
 
 

@@ -1,4 +1,4 @@
-"""All-to-all through the P4 program: every block arrives where it belongs, in as many frames as predicted."""
+"""All-to-all through the P4 program: every block reaches its owner, in the predicted number of frames."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ STAR, TWO_LEVELS = "star:hosts=5", "leaf-spine:leaves=3,spines=2,hosts=3,rate=10
 def exchange(
     spec: str, workers: int, block: int, *, faults: Faults = Faults(), rounds: int = 1, late_ps: int = 0
 ) -> tuple[int, int, int]:
-    """Blocks between all workers, held against a transposition; time, lower bound and resends."""
+    """Exchange blocks between all workers, compare with a transposition; return time, lower bound and resends."""
     topology = load(spec)
     hosts = tuple(host.name for host in topology.workers[:workers])
     random = np.random.default_rng(7)

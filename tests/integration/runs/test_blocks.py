@@ -1,4 +1,4 @@
-"""Reduce-scatter and all-gather whose blocks go to their owners, or come from there, in trees of their own."""
+"""Reduce-scatter and all-gather whose blocks travel to or from their owners in separate trees."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ FRAME_PS = frame_time_ps(62 + 4 * 256, 10 * 10**9)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one collective."""
+    """Result of one collective."""
 
     arrays: list[np.ndarray]
     took_ps: int
     by_owner: bool
-    """whether blocks had trees of their own"""
+    """whether blocks had separate trees"""
     jobs: int
-    """that are installed in the end"""
+    """jobs installed at the end"""
 
 
 def carried(what: str, elements: int, topology: str = STAR, *, poison: bool = False, **settings: Any) -> Outcome:
-    """One collective of ``elements`` numbers of all ranks together; links carried what was predicted."""
+    """Run one collective of ``elements`` numbers over all ranks; check the predicted bytes of links."""
     experiment = Experiment(topology=topology, lanes=256, **{"plan": "steiner", **settings})
 
     def script(comm: Communicator) -> np.ndarray:
@@ -60,7 +60,7 @@ def carried(what: str, elements: int, topology: str = STAR, *, poison: bool = Fa
 
 
 def as_one(monkeypatch: pytest.MonkeyPatch, *args: Any, **settings: Any) -> Outcome:
-    """The same, carried as an all-reduce."""
+    """Run the same collective as an all-reduce."""
     with monkeypatch.context() as patch:
         patch.setattr(RunJobs, "_blocks", lambda self, chosen, elements, workers: [])
         return carried(*args, **settings)
@@ -81,7 +81,7 @@ def test_an_all_gather_takes_what_others_blocks_take(topology):
     assert found.took_ps <= 1.03 * 7 * 128 * FRAME_PS
 
 
-@pytest.mark.parametrize("elements", [65_536, 8 * 9001])  # chunks that blocks share are summed as the all-reduce does
+@pytest.mark.parametrize("elements", [65_536, 8 * 9001])  # chunks shared by two blocks are summed as in the all-reduce
 @pytest.mark.parametrize("settings", [{}, {"numbers": "fixed", "scale": 1000.0}, {"faults": FaultOptions(loss=0.01)}])
 def test_the_sums_have_the_bytes_of_an_all_reduce(monkeypatch, elements, settings):
     found = carried("reduce_scatter", elements, **settings)
@@ -111,7 +111,7 @@ def test_a_gather_is_exact_where_frames_are_lost():
     ("elements", "settings"),
     [
         (8, {}),  # more frames
-        (2048, {}),  # fewer frames, but a longer way
+        (2048, {}),  # fewer frames, but a longer path
         (65_536, {"plan": "ring"}),
         (65_536, {"topology": "star:hosts=8,rate=10G,servers=1", "plan": "ps"}),
         (65_536, {"on_failure": "shrink"}),
@@ -140,7 +140,7 @@ def test_groups_integers_and_halves():
 
 
 def test_where_switches_have_no_room_for_so_many_jobs(monkeypatch):
-    """The jobs that found room are taken out again, and the sum is an all-reduce."""
+    """The jobs that found room are removed again, and the sum becomes an all-reduce."""
     monkeypatch.setattr("p4reduce.runs.jobs.slots_of_each", lambda trees, slots: slots)
     found = carried("reduce_scatter", 65_536, window=512)
     assert not found.by_owner

@@ -61,7 +61,7 @@ def test_time_is_within_five_percent_of_the_bound(plan, elements, rate):
 
 @pytest.mark.parametrize("plan", ["steiner", "spt"])
 def test_a_small_tensor_on_fast_links_is_within_five_percent_with_a_fixed_scale(plan):
-    """1 MiB at 100 Gb/s lasts 21 round trips: block floating point spends one more, to agree on exponents."""
+    """1 MiB at 100 Gb/s lasts 21 round trips; block floating point needs one more to agree on exponents."""
     experiment = Experiment(plan=plan, elements=2**18, rate="100G", delay="1us", numbers="fixed", scale=2.0**14)
     assert 1.0 <= run_experiment(experiment).network.ratio_to_bound <= 1.05
     block = Experiment(plan=plan, elements=2**18, rate="100G", delay="1us")

@@ -1,4 +1,4 @@
-"""A deadline in virtual time: sums without stragglers, the same at all, and nothing is lost but time."""
+"""A deadline in virtual time: sums without stragglers, equal at all ranks; late parts are added later."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def experiment(**more):
 
 
 def carry(given, *, steps=3, slow=(2,), at=(1,), scale=None):
-    """What each rank gave, got and was told, step by step; and the run's result."""
+    """Return each rank's inputs, results and reports step by step, and the run's result."""
     gave, got, counts, took = {}, {}, {}, {}
 
     def script(comm):
@@ -62,7 +62,7 @@ def test_what_comes_too_late_is_in_the_next_sum(slow, loss):
 
 @pytest.mark.parametrize("later", [2, 3], ids=["the same one", "another one"])
 def test_who_was_late_and_has_caught_up_is_not_waited_for_the_next_time(later):
-    """Step 4 is as far behind step 1 as a switch looks; what all took part in lies between."""
+    """Step 4 is as far from step 1 as a switch's memory; all ranks took part in the steps between."""
     took = {}
 
     def script(comm):
@@ -102,7 +102,7 @@ def test_too_few_are_carried_again_until_they_are_enough():
 
 
 def begun(late_s):
-    """Rank 2, with huge numbers, comes late to a first sum; what is left of it is in a second one of zeros."""
+    """Rank 2, with huge numbers, is late for a first sum; its remainder joins a second sum of zeros."""
     seen = {}
 
     def script(comm):
@@ -120,7 +120,7 @@ def begun(late_s):
 
 
 def test_numbers_beyond_an_exponent_that_was_agreed_on_without_them_wait_for_the_next_sum():
-    """Between the chunks that announce exponents and the ones with lanes: in time for the one, not for the other."""
+    """The rank calls between exponents and lanes: too late for the exponents, in time for the lanes."""
     found = set()
     for microseconds in range(180, 800, 60):
         seen, result = begun(microseconds * 1e-6)
@@ -144,7 +144,7 @@ def test_an_operation_longer_than_slots_remember_waits_for_the_straggler_and_end
     result = run_experiment(experiment(window=8), script=script)
     assert result.network.slots == 64
     assert len({array.tobytes() for array in sums.values()}) == 1
-    # Its switch goes ahead of it by a window of 8 chunks, the root of that switch by as many more, then all wait.
+    # Its switch gets ahead by a window of 8 chunks, the root by 8 more; then all wait.
     stretches = [(int(count), int((counts[0] == count).sum()) // 64) for count in (4, 7, 8)]
     assert stretches == [(4, 8), (7, 8), (8, 684)]
     for count, total in ((4, 10), (7, 28), (8, 36)):

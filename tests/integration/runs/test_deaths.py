@@ -1,4 +1,4 @@
-"""Members, links and switches that end in virtual time; ``make soak-kills`` draws a thousand."""
+"""Members, links and switches that fail in virtual time; ``make soak-kills`` draws a thousand."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tests.support.kills.virtual import run
 AT = 1_200_000_000  # in the second all-reduce
 
 
-# 74: only the root of a broadcast waits for the dead one; 837: what it alone would have asked for was lost
+# 74: only a broadcast's root waits for the dead member; 837: a lost frame that only it would have asked for
 @pytest.mark.parametrize("seed", [74, 837, *range(1, 1 + examples(7, 100))])
 def test_random_deaths(seed):
     run(seed)
@@ -26,7 +26,7 @@ def test_who_loses_frames_is_not_dead(seed):
 
 
 def sums(comm):
-    """Six all-reduces of powers of two: their sums say whose they are."""
+    """Six all-reduces of powers of two: each sum identifies its contributors."""
     found, me = [], comm.members[comm.rank]
     while len(found) < 6:
         array = np.full(50_000, 2.0**me, np.float32)

@@ -1,4 +1,4 @@
-"""What is wrong with one collective fails at all ranks alike, and the next one works, in both kinds of time."""
+"""An error of one collective is raised at all ranks alike, and the next one works, in both kinds of time."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ SMALL = Experiment(topology="star:hosts=4,servers=1", lanes=64)
 
 
 def overflowing(comm, elements=200):
-    """Sums of int32, the second beyond its end in one element alone; what each said."""
+    """Run int32 sums, the second of which overflows in one element; return each rank's errors."""
     said = []
     for turn in range(4):
         words = np.full(elements, turn + 1, np.int32)
@@ -86,7 +86,7 @@ def test_groups_fail_apart():
 
 @pytest.mark.parametrize("on_failure", ["abort", "shrink"])
 def test_what_finds_no_room_fails_alone(on_failure):
-    """A window takes all slots for the job of sums, so that one for a broadcast finds none."""
+    """The job of sums takes all slots, so one for a broadcast finds none."""
 
     def work(comm):
         assert comm.all_reduce(np.ones(100, np.float32))[0] == 4
@@ -111,7 +111,7 @@ def test_what_a_plan_does_not_do_fails_alone():
 
 
 def test_who_gets_a_held_sum_from_another_gets_its_error():
-    """Rank 0 loses results while the others have theirs, and rank 3 dies: rank 0 gets the sum, error included."""
+    """Rank 0 loses results that others have, and rank 3 dies: rank 0 gets the sum with its error."""
 
     def work(comm):
         words = np.full(3000, HELD if comm.rank != 3 else 0, np.int32)
@@ -165,7 +165,7 @@ def launched(tmp_path, script, *flags):
     )
 
 
-# A ring in real time repeats what its own tests in both kinds of time show.
+# In real time the ring is covered by its own tests.
 @pytest.mark.parametrize("plan", ["steiner", pytest.param("ring", marks=pytest.mark.soak)])
 def test_both_kinds_of_time_say_the_same(tmp_path, plan):
     real = ("--time", "real", "--links", "udp", "--rate", "1G")
@@ -196,7 +196,7 @@ except ClusterError as error:
 
 
 def test_a_group_that_ended_is_a_run_that_failed(tmp_path):
-    """Ranks that disagree are out of step for good; a script that hides it does not make a run of it."""
+    """Ranks that disagree stay out of step; a script that hides the error does not make the run succeed."""
     done = launched(tmp_path, ENDED)
     assert done.stderr.count("heard") == 3
     assert done.returncode == 1
@@ -222,7 +222,7 @@ comm.all_reduce(np.zeros(10, np.{kind}) if comm.rank != 1 else np.zeros({element
     ids=["length", "type"],
 )
 def test_in_real_time_the_calls_are_compared_when_all_have_left(tmp_path, plan, kind, elements, first, second):
-    """The packets of one call fit those of the other, so that all have a result."""
+    """Packets of the two calls are compatible, so all ranks get a result."""
     script = APART.format(kind=kind, elements=elements)
     done = launched(tmp_path, script, "--time", "real", "--links", "udp", "--plan", plan)
     said = f"collective #0: participants disagree: h1 called all_reduce({first}), h2 all_reduce({second})"

@@ -1,4 +1,4 @@
-"""What goes wrong gets one clear error, and nobody waits for ever."""
+"""Failures give one clear error, and no rank waits forever."""
 
 import math
 import signal
@@ -49,14 +49,14 @@ def test_a_group_that_ends_ends_the_collective_that_is_under_way():
 
     def check():
         checks.append(None)
-        if len(checks) > 1:  # the first time nothing was sent yet
+        if len(checks) > 1:  # at the first check nothing has been sent yet
             raise ClusterError("interrupted")
 
     with Cluster(SMALL) as cluster:
         with pytest.raises(ClusterError, match="interrupted"):
             cluster.carrier.carry(calls, check)
         seen = sum(link.inc_first_bytes for link in cluster.carrier.network.fabric.links.values())
-        assert 0 < seen < 6 * 4 * elements  # up and down three links
+        assert 0 < seen < 6 * 4 * elements  # three links up and down
         assert not cluster.carrier.records
 
 
@@ -176,13 +176,13 @@ def test_what_cannot_be_run_says_why_and_leaves_nothing(settings, error, message
         run_experiment(Experiment(**{"elements": 100, **settings}))
     for thread in set(threading.enumerate()) - before:
         if "_poll_wrapper" in thread.name:
-            continue  # gRPC's own, one a process: it stays as long as anything of its asyncio interface is in memory
+            continue  # gRPC's poller thread: it lives as long as any of its asyncio objects
         thread.join(timeout=10)
         assert not thread.is_alive()
 
 
 def test_slots_that_limit_the_rate_are_reported():
-    """100 Gb/s over 100 us a link wants more chunks in flight than half of 4,096 slots."""
+    """100 Gb/s over 100 us per link needs more chunks in flight than half of 4,096 slots."""
     result = run_experiment(Experiment(elements=1_000_000, rate="100G", delay="100us")).network
     assert result.slots == 4096
     assert result.slots_limited

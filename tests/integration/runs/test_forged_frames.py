@@ -1,4 +1,4 @@
-"""Hosts that lie about who they are, in virtual time: sums stay what they are, every lie is counted where it enters."""
+"""Hosts that forge sources in virtual time: sums are unchanged, and forged frames are counted where they enter."""
 
 import random
 from collections import Counter
@@ -19,7 +19,7 @@ from tests.support.golden.frames import Kind, Packet, encode
 LANES = 64
 ELEMENTS = 5000
 IDLE = "h5"
-"""a host that has no part in the job"""
+"""a host outside of the job"""
 
 Sent = tuple[int, str, Packet]
 """(time in ps, host, frame)"""
@@ -27,7 +27,7 @@ Sent = tuple[int, str, Packet]
 
 @dataclass
 class Found:
-    """What came of an all-reduce: everybody's bytes, when it was over, what ends and switches refused."""
+    """Result of an all-reduce: bytes at each rank, end time, and refusals by endpoints and switches."""
 
     sums: set[bytes]
     duration_ps: int
@@ -36,7 +36,7 @@ class Found:
 
 
 class Network:
-    """A job of all workers but one, whose hosts also send whatever they are told."""
+    """A job of all workers but one, whose hosts also send given frames."""
 
     def __init__(self, topology: Topology, plan: str, server: str | None) -> None:
         self.topology = topology
@@ -47,7 +47,7 @@ class Network:
         self.plan: Plan = self.switches.controller.start_job(request)
 
     def all_reduce(self, lies: list[Sent]) -> Found:
-        """One all-reduce (with a server in a tree: a training step), and ``lies`` while it goes on."""
+        """Run one all-reduce (with a server, a training step), and send ``lies`` meanwhile."""
         job = self.network.add(self.plan)
         arrays = [tensor(1, rank, 0, ELEMENTS) for rank, _ in enumerate(self.plan.workers)]
         served = self.plan.in_network and self.plan.server is not None
@@ -82,7 +82,7 @@ def network(topology: str, plan: str, server: str | None) -> Iterator[Network]:
 
 
 def peers(plan: Plan) -> dict[str, set[str]]:
-    """Who may say something to whom."""
+    """Return, for each node, the nodes that may send to it."""
     found: dict[str, set[str]] = {}
     for child, parent in plan.edges:
         found.setdefault(child, set()).add(parent)
@@ -91,7 +91,7 @@ def peers(plan: Plan) -> dict[str, set[str]]:
 
 
 def packet(plan: Plan, liar: str, source: str, target: str, kind: int, seq: int) -> Packet:
-    """From a host, in somebody's name, about a chunk of a job."""
+    """Return a packet from a host, with a given source, about a chunk of a job."""
     topology = plan.topology
     gateway = topology.node(topology.neighbours(liar)[0])
     lanes = tuple(range(1, LANES + 1)) if kind != Kind.PULL else None
@@ -102,14 +102,14 @@ def packet(plan: Plan, liar: str, source: str, target: str, kind: int, seq: int)
 
 
 def at_some_time(plan: Plan, duration_ps: int, rng: random.Random) -> tuple[int, int]:
-    """A time, and a chunk that is on its way about then."""
+    """Draw a time, and a chunk that is in flight about then."""
     at = rng.random()
     chunks = -(-ELEMENTS // LANES) + plan.window
     return round(at * duration_ps), max(0, round(at * chunks) + rng.randint(-2, plan.window))
 
 
 def forgeries(plan: Plan, duration_ps: int, rng: random.Random) -> list[Sent]:
-    """Every host, in the name of each peer of everybody else, with every type; with and without lanes."""
+    """Return frames from every host in the name of every other's peers, of every type, with and without lanes."""
     made = []
     for liar in plan.topology.hosts:
         for target, known in peers(plan).items():
@@ -126,7 +126,7 @@ def forgeries(plan: Plan, duration_ps: int, rng: random.Random) -> list[Sent]:
 
 
 def entered(topology: Topology, host: str, frame: Packet) -> tuple[str, bool]:
-    """The switch where a host's frame enters, and whether it is for that switch's own slots."""
+    """Return the switch where a host's frame enters, and whether the frame is for that switch's slots."""
     switch = topology.node(topology.neighbours(host)[0])
     return switch.name, switch.capable and switch.ip == frame.ip_dst
 
@@ -161,7 +161,7 @@ def test_nobody_speaks_in_anothers_name(topology, plan, server):
 
 @pytest.mark.parametrize(("topology", "plan", "server"), PLANS[:4])
 def test_nobody_believes_a_host_that_gives_out_results(topology, plan, server):
-    """Sources are right here, so frames arrive, and whoever gets one knows that it is not from the parent."""
+    """Sources are true, so frames arrive, but receivers know that they are not from the parent."""
     with network(topology, plan, server) as quiet:
         expected = quiet.all_reduce([])
     rng = random.Random(2)

@@ -1,4 +1,4 @@
-"""Jobs that share switches: at once, and one after the other on the same slots."""
+"""Jobs that share switches: at the same time, and in sequence on the same slots."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ class Network:
         return self.network.add(self.switches.controller.start_job(request))
 
     def all_reduce(self, *jobs: Job) -> list[np.ndarray]:
-        """Every job's sum; all of them in the network at the same time."""
+        """Run all jobs at the same time; return every job's sum."""
         arrays = {}
         for job in jobs:
             for rank, worker in enumerate(job.plan.workers):
@@ -93,11 +93,11 @@ def test_a_new_job_on_the_slots_that_an_old_one_left():
 
 SHARED_UPLINK = "leaf-spine:leaves=2,spines=1,hosts=2,rate=10G,uplink=10G,delay=1us"
 ACROSS = (("h1", "h3"), ("h2", "h4"))
-"""Two jobs of one worker under each leaf: each could fill the leaves' only uplinks alone."""
+"""Two jobs with a worker under each leaf; each alone could saturate the leaves' only uplinks."""
 
 
 def finish_times(first_priority: int, second_priority: int) -> tuple[int, int]:
-    """When two equal jobs that start together over the same uplinks are done, picoseconds."""
+    """Return when two equal jobs that start together over the same uplinks are done, in ps."""
     with network(SHARED_UPLINK, Faults()) as shared:
         jobs = [
             shared.start(number, "ring", workers, priority=priority, window=64)
@@ -124,7 +124,7 @@ def test_without_priorities_two_equal_jobs_share_the_link():
 
 @pytest.mark.parametrize(("threshold", "marked"), [(4, True), (1000, False)])
 def test_congestion_is_marked_from_queue_depth_and_echoed_to_the_workers(threshold, marked):
-    """Four workers behind a switch that only forwards share its uplink to the root: their contributions queue there."""
+    """Four workers behind a plain switch share its uplink to the root: their contributions queue there."""
     topology = "leaf-spine:leaves=2,spines=1,hosts=4,rate=10G,uplink=10G,capable=spine*"
     with network(topology, Faults(), SwitchSettings(ecn_threshold=threshold)) as shared:
         job = shared.start(1, "steiner", window=64)

@@ -13,14 +13,14 @@ MS = 1_000_000_000
 STEPS = 8
 
 
-# 180: all die, one of them with its result; 1071: a host begins anew while the members stop
+# 180: all die, one of them with its result; 1071: a host restarts while the members stop
 @pytest.mark.parametrize("seed", [12, 180, 1071])
 def test_random_joins_among_deaths(seed):
     run(seed)
 
 
 def script(comm):
-    """All-reduces of powers of two, which say whose they are; who joins gets the step, and nothing else is a state."""
+    """All-reduces of powers of two, which identify contributors; joining ranks get the step number as state."""
     sums, heard, step, news = {}, [], 0, comm.joined
     while step < STEPS:
         try:

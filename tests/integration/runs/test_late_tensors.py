@@ -1,4 +1,4 @@
-"""What comes too late belongs to its tensor: by its name, by its place in a step, or it is reported."""
+"""Late contributions are added to their tensor, by its name or its position in a step, or are reported."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.support.late_tensors import Program
 
 
 def carry(script):
-    """Sums of tensors A (1000s) and B (1s) in two steps of two ranks; rank 1 is late for the first A."""
+    """Sum tensors A (1000s) and B (1s) in two steps of two ranks; rank 1 is late for the first A."""
     sums = []
 
     def rank(comm):

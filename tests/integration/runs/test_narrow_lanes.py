@@ -1,4 +1,4 @@
-"""Lanes of 16 and 8 bits, over the P4 program: exact sums, what rounding loses, losses, and who refuses."""
+"""Lanes of 16 and 8 bits over the P4 program: exact sums, rounding errors, losses, and refusals."""
 
 import re
 from typing import Any
@@ -24,13 +24,13 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
 def experiment(**more: Any) -> Experiment:
-    """Three workers under two levels of switches."""
+    """Return an experiment of three workers under two levels of switches."""
     given = {"topology": "leaf-spine:leaves=2,spines=1,hosts=2", "workers": SIZE, "lanes": LANES}
     return Experiment(**{**given, "coarse": more.get("lane_bits") == 8, **more})
 
 
 def gradient(rank: int, turn: int, elements: int) -> Floats:
-    """Chunks of different magnitudes, some of them zero at all workers."""
+    """Return chunks of different magnitudes, some of them zero at all workers."""
     rng = np.random.default_rng([rank, turn])
     scale = 2.0 ** np.random.default_rng(turn).integers(-6, 6, elements // 100 + 1)
     scale[::5] = 0
@@ -38,19 +38,19 @@ def gradient(rank: int, turn: int, elements: int) -> Floats:
 
 
 def carry(given: Experiment, work: Any, size: int = SIZE) -> tuple[list[list[Floats]], NetworkResult]:
-    """What ``work`` gave at each rank, and what the network did."""
+    """Return each rank's result of ``work``, and the network's result."""
     with Cluster(given) as cluster:
         found = cluster.run_threads(work)[:size]
         return found, network_result(cluster.carrier)
 
 
 def addresses(size: int = SIZE) -> list[int]:
-    """Of the first hosts of a network."""
+    """Return the addresses of the first hosts of a network."""
     return [0x0A000001 + rank for rank in range(size)]
 
 
 def reference(inputs: list[Floats], numbers: BlockFloat | FixedScale, iteration: int) -> tuple[Floats, list[Floats]]:
-    """The sum, and what each worker's rounding lost, chunk by chunk, in NumPy alone."""
+    """Return the sum, and each worker's rounding error, chunk by chunk, in NumPy alone."""
     size, step = len(inputs), LANES * 32 // numbers.bits
     total, lost = np.zeros_like(inputs[0]), [np.zeros_like(one) for one in inputs]
     for chunk, begin in enumerate(range(0, inputs[0].size, step)):
@@ -104,7 +104,7 @@ def test_sums_have_the_bytes_of_numpy_with_errors_fed_back_under_loss(
 
 @pytest.mark.parametrize("bits", [16, 8])
 def test_what_rounding_loses_comes_with_the_next_sum_of_the_name(bits: int) -> None:
-    """The error of a sum of many sums is that of one: without the name it grows with their number."""
+    """The error of an accumulated sum stays that of one sum; without a name it grows with their number."""
     turns, elements = 24, 700
     exact = sum(gradient(rank, 7, elements).astype(np.float64) for rank in range(SIZE))
 

@@ -1,4 +1,4 @@
-"""Plans with relays on packets: the bytes of one tree, every link as predicted; ``packing`` is near the bound."""
+"""Plans with relays on packets: the bytes of a single tree, predicted link loads; ``packing`` is near the bound."""
 
 import random
 from contextlib import suppress
@@ -18,7 +18,7 @@ RACKS = "leaf-spine:leaves=4,spines=2,hosts=4,servers=0,rate=10G,capable="
 SMALL = "leaf-spine:leaves=3,spines=2,hosts=2,servers=1,rate=10G,capable=leaf1"
 BY_BLOCKS = ("rina", "hierarchical", "halving-doubling", "double-binary-tree")
 S_PS = 1024 * (62 + 4 * 256 + 24) * 8 * 100
-"""of all frames of 262,144 elements on a worker's link"""
+"""time of all frames of 262,144 elements on a worker's link"""
 
 
 def run(plan: str, **more: object):
@@ -62,9 +62,9 @@ def test_plans_with_a_tree_for_each_block_have_these_bytes_too(plan: str, worker
     ("plan", "copies"), [("halving-doubling", 1.75), ("hierarchical", 1.75), ("double-binary-tree", 2), ("rina", 1.75)]
 )
 def test_they_are_as_fast_as_their_authors_say(plan: str, copies: float) -> None:
-    """Time over that of all frames on a worker's link: 2 (n-1)/n where each worker has a block; 2 for two trees.
+    """Time relative to all frames on a worker's link: 2 (n-1)/n if each worker has a block, 2 for two trees.
 
-    No switch aggregates, so what is measured are the hosts; the rest are round trips.
+    No switch aggregates, so the hosts are measured; the rest are round trips.
     """
     found = run(plan, topology="star:hosts=8,servers=0,rate=10G,delay=100ns,capable=none", elements=262_144)
     assert copies * S_PS < found.communication_ps < 1.05 * copies * S_PS
@@ -94,7 +94,7 @@ def test_random_networks_with_losses_doubles_and_overtaking(seed: int) -> None:
 
 
 def calls(comm):
-    """Sums, broadcasts, barriers and groups of some ranks."""
+    """Run sums, broadcasts, barriers and groups of some ranks."""
     found = [comm.all_reduce(np.full(size, comm.rank + 1, np.float32)).tolist() for size in (1, 300, 2000)]
     found.append(comm.broadcast(np.full(5, comm.rank, np.float32), root=1).tolist())
     comm.barrier()
@@ -111,7 +111,7 @@ def calls(comm):
 
 @pytest.mark.parametrize(("several", "capable"), [("packing", "leaf1"), ("packing", "none"), ("striped", "leaf1")])
 def test_every_collective(several: str, capable: str) -> None:
-    """Where no switch aggregates, hosts do the others as with a ring."""
+    """If no switch aggregates, hosts carry the other collectives as in a ring."""
     found = {}
     for plan in (several, "ring"):
         with Cluster(Experiment(topology=SMALL.replace("leaf1", capable), plan=plan, elements=2000)) as cluster:
@@ -130,7 +130,7 @@ def numbers(rank: int, turn: int, elements: int = 9000):
 
 
 def sums(comm):
-    """Three sums of random numbers: by turn whose they are, and their bytes."""
+    """Run three sums of random numbers; return the contributors and bytes of each."""
     found, me = [], comm.members[comm.rank]
     while len(found) < 3:
         array = numbers(me, len(found))
@@ -141,7 +141,7 @@ def sums(comm):
 
 
 def undisturbed(turn: int, ranks: tuple[int, ...]) -> bytes:
-    """What one tree gives these ranks that nothing happens to."""
+    """Return a single tree's results for these ranks, undisturbed."""
     topology = f"star:hosts={len(ranks)},servers=0,rate=10G"
     with Cluster(Experiment(topology=topology, plan="steiner", elements=9000)) as cluster:
         (first, *_) = cluster.run_threads(lambda comm: comm.all_reduce(numbers(ranks[comm.rank], turn)).tobytes())

@@ -1,4 +1,4 @@
-"""The predicted time of a ring is what packets take: also where hops of the ring are of unequal length and rate."""
+"""The predicted time of a ring equals that of packets, also if hops have unequal lengths and rates."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What ranks did, as traces: played again on the same network they take as long as it took."""
+"""Recorded traces, replayed on the same network, take as long as the original run."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,8 @@ MICRO = 1e-6
 
 
 def trained(folder, script, plan="steiner"):
-    """Run a script on every rank, write its traces; when the first call began and the last thing ended, ps."""
+    """Run a script on every rank, write its traces; return the start of the first call and the end of the last work,
+    ps."""
     with Cluster(Experiment(plan=plan, **SETTINGS)) as cluster:
         cluster.run_threads(script)
         spans = cluster.spans()
@@ -26,7 +27,7 @@ def trained(folder, script, plan="steiner"):
 
 
 def buckets(comm):
-    """A backward pass whose sums go on beside it, twice; ranks are not equally quick."""
+    """Two backward passes with concurrent sums; ranks are not equally fast."""
     for _ in range(2):
         handles = []
         for size in (9000, 30_000, 20_000, 700):
@@ -39,7 +40,7 @@ def buckets(comm):
 
 
 def blocking(comm):
-    """Computation and collectives by turns."""
+    """Alternate computation and collectives."""
     for size in (3000, 40_000):
         comm.compute((2 + 3 * (comm.rank % 2)) * MICRO)
         comm.all_reduce(np.ones(size, np.float32))

@@ -1,4 +1,4 @@
-"""Same seed, same result file, byte for byte: in this process and in another one."""
+"""The same seed gives the same result file, byte for byte, in this process and in another one."""
 
 import os
 import subprocess
@@ -39,7 +39,7 @@ def test_same_seed_same_bytes_in_another_process(plan):
 
 @pytest.mark.parametrize("plan", ["steiner", "ring"])
 def test_threads_change_no_byte(plan):
-    """Leaves, spines and their hosts are partitions, which two and four threads share; the file does not tell."""
+    """Leaves and spines with their hosts are partitions, shared by two or four threads; the file is the same."""
     runs = [
         run_experiment(Experiment(plan=plan, elements=5000, seed=12, faults=FAULTS, repeat=2, threads=threads))
         for threads in (1, 2, 4)

@@ -1,4 +1,4 @@
-"""A RESULT is repeated only for a worker that has lost it, over the P4 program: no storm feeds itself."""
+"""A RESULT is repeated only for a worker that lost it, over the P4 program: no self-sustaining storms."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ LANES = 256
 
 
 def all_reduce(elements: int, **more: object) -> NetworkResult:
-    """What the network did; the sums of all ranks are checked."""
+    """Return the network's result; the sums of all ranks are checked."""
     with Cluster(Experiment(**{"lanes": LANES, "plan": "steiner", **more})) as cluster:
 
         def work(comm: Communicator) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Trainings from traces: what they take on packets and in the flow model, and what of it stands beside computation."""
+"""Replayed training traces: their times on packets and in the flow model, and the overlap with computation."""
 
 import json
 
@@ -19,7 +19,7 @@ KIB = 1024
 
 
 def played(folder, ranks, *, topology="star8", plan="steiner", time="virtual", **more):
-    """What comes of traces; bytes are those predicted, and numbers are right."""
+    """Replay traces; check numbers and predicted bytes."""
     workload = read([chakra.write_all(folder, *ranks)])
     settings = Experiment(topology=topology, plan=plan, workers=len(ranks), rate="100G", time=time, **more)
     found = play(workload, settings)
@@ -28,7 +28,7 @@ def played(folder, ranks, *, topology="star8", plan="steiner", time="virtual", *
 
 
 def data_parallel(layers, micros, octets):
-    """Backward passes of layers; the gradient of each is summed while the next one computes."""
+    """Backward passes of layers; each gradient is summed while the next layer computes."""
     nodes = []
     for layer in range(layers):
         nodes.append(chakra.compute(2 * layer, [2 * layer - 2] if layer else [], micros))
@@ -37,7 +37,7 @@ def data_parallel(layers, micros, octets):
 
 
 def sharded(ranks, layers=2):
-    """As FSDP: weights are gathered before a layer computes, gradients scattered after it."""
+    """As in FSDP: weights are gathered before a layer computes, gradients scattered after it."""
     nodes, last = [], []
     for layer in range(layers):
         at = 3 * layer
@@ -66,7 +66,7 @@ def pipeline(rank, stages, batches=3):
 
 
 def two_ways(rank):
-    """Tensor-parallel pairs beside data-parallel groups of four, and everything else that there is."""
+    """Tensor-parallel pairs, data-parallel groups of four, and all other kinds of nodes."""
     ranks = {f"t{one}": [2 * one, 2 * one + 1] for one in range(4)} | {
         f"d{one}": [one, one + 2, one + 4, one + 6] for one in (0, 1)
     }
@@ -93,7 +93,7 @@ def test_one_collective_takes_what_it_takes_in_a_run(tmp_path, plan):
 
 
 def test_computation_hides_communication(tmp_path):
-    """Layers of 10 us whose sums take less: all but the last one stands beside computation."""
+    """Layers of 10 us with shorter sums: all but the last sum overlap with computation."""
     short = played(tmp_path / "a", [data_parallel(6, 10, 40 * KIB)] * 4)
     (one,) = {(rank.compute_ps, rank.end_ps) for rank in short.ranks}
     assert one[0] == 60_000_000
@@ -154,7 +154,7 @@ def test_trainings_on_packets_and_in_the_flow_model(tmp_path, name, topology, pl
 
 
 def test_each_group_has_its_share_of_the_slots(tmp_path):
-    """Links of thousands of kilometres have windows that fill a switch."""
+    """Windows of links of thousands of kilometres fill a switch."""
     found = played(tmp_path, [two_ways(rank) for rank in range(8)], topology="nobel-us")
     assert found.total_ps > 20 * 1e9
 

@@ -1,4 +1,4 @@
-"""Switches that begin anew in virtual time, without their entries and registers; ``make soak-kills`` draws more."""
+"""Switches that restart in virtual time without entries and registers; ``make soak-kills`` draws more."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_a_switch_that_begins_anew_costs_nobody(switch, options):
     everybody = tuple(range(len(found)))
     assert all(own == [everybody] * STEPS for own in found.values())
     assert (decision.outcome, decision.cause, decision.lost) == ("redone", f"switch {switch} began anew", {})
-    assert epochs == [(1, 1)]  # slots are never trusted: always a new epoch
+    assert epochs == [(1, 1)]  # slots are never trusted, so the epoch is always new
     assert AT < restored.noticed_ps <= AT + 3.5 * MS
     assert restored.resumed_ps - restored.noticed_ps <= 4 * MS
 
@@ -66,7 +66,7 @@ def test_one_that_is_away_for_longer_has_another_tree_and_may_be_used_again():
     assert [one.cause for one in first[1]] == ["switch spine1 has ended"]
     assert "spine1" not in first[4]
     assert len(first[0]) == 8
-    # It is back before the other one ends.
+    # The switch is back before the other one fails.
     away = Incident(AT, "restart", "spine1", away_ps=13 * MS)
     found, decisions, _, _, used = play(away, Incident(17 * MS, "switch", "spine2"))
     assert [one.cause for one in decisions] == ["switch spine1 has ended", "switch spine2 has ended"]

@@ -1,4 +1,4 @@
-"""Scripts whose messages another library carries take the time of the same messages as packets."""
+"""Scripts whose messages another library carries take as long as the same messages on packets."""
 
 from random import Random
 

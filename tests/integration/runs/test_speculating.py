@@ -1,4 +1,4 @@
-"""Runs whose exponents are guessed: training, members that die, rows, groups, and what is refused."""
+"""Runs with guessed exponents: training, deaths, sequences of sums, groups, and refusals."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ ELEMENTS = 100_000
 
 
 def gradient(rank: int, step: int) -> np.ndarray:
-    """Of like magnitudes in each step, but for a spike in each third."""
+    """Return gradients of similar magnitude in each step, with a spike in every third."""
     values = np.random.default_rng((rank, step)).standard_normal(ELEMENTS).astype(np.float32)
     if step % 3 == 2 and rank == 1:
         values[5000] = 1e6
@@ -25,7 +25,7 @@ def gradient(rank: int, step: int) -> np.ndarray:
 
 
 def times(comm: Communicator, *, start: bool = False) -> list[float]:
-    """How long each of six sums took."""
+    """Return the times of six sums."""
     found = []
     for step in range(6):
         array, began = gradient(comm.rank, step), comm.now
@@ -34,7 +34,7 @@ def times(comm: Communicator, *, start: bool = False) -> list[float]:
             comm.all_reduce(array, start=comm.now, followed=False).wait()
         else:
             comm.all_reduce(array)
-        # float64 itself, and 2**6 times 4 * 2**(e + 2 - 31), where every number is below 2**e
+        # float64's error, and 2**6 times 4 * 2**(e + 2 - 31), where every number is below 2**e
         assert np.abs(array - exact).max() <= 2.0**6 * 4 * 2.0 ** ((20 if step % 3 == 2 else 3) + 2 - 31) + 1e-6
         found.append(comm.now - began)
     return found
@@ -89,7 +89,7 @@ def test_groups_barriers_and_what_is_not_finite() -> None:
 
 @pytest.mark.parametrize("kind", ["host", "switch", "restart"])
 def test_who_is_left_begins_without_a_history(kind: str) -> None:
-    """Sums of powers of two say whose they are; each member's exponent is another."""
+    """Powers of two identify contributors; each member has another exponent."""
 
     def sums(comm: Communicator) -> list[int]:
         found, me = [], comm.members[comm.rank]

@@ -1,4 +1,4 @@
-"""Plan ``striped`` on packets: as fast as links allow, the bytes of one tree, and every byte on links as predicted."""
+"""Plan ``striped`` on packets: as fast as links allow, the bytes of a single tree, and predicted link loads."""
 
 import random
 
@@ -17,7 +17,7 @@ from p4reduce.runs.virtual.incidents import Incident
 RACKS = "leaf-spine:leaves=4,spines=2,hosts=4,servers=0,rate=10G,capable=leaf*"
 ONE_EACH = "leaf-spine:leaves=4,spines=2,hosts=1,servers=0,rate=10G,capable=leaf*"
 S_PS = 1024 * (62 + 4 * 256 + 24) * 8 * 100
-"""of all frames of 262,144 elements on a worker's link"""
+"""time of all frames of 262,144 elements on a worker's link"""
 
 
 def run(plan: str, **more):
@@ -34,7 +34,7 @@ def test_four_racks_are_as_fast_as_a_worker_s_link():
 
 
 def test_the_prediction_knows_which_trees_are_on_a_link_at_once():
-    """Links of 3 us, and of some trees several copies: the end of each is its own turn on the busiest link."""
+    """Links of 3 us, with several copies of some trees: a tree ends with its own turn on the busiest link."""
     edges = "+".join(f"edge{pod}-{number}" for pod in (1, 2, 3, 4) for number in (1, 2))
     given = Experiment(
         topology=f"fat-tree:k=4,servers=0,rate=10G,delay=3us,capable={edges}",
@@ -90,14 +90,14 @@ def test_other_collectives_take_one_tree():
 
 
 def sums(plan, scripts, **more):
-    """What each of four ranks, one in each rack, finds out by its calls; ``scripts``: a function of a communicator."""
+    """Return the results of each of four ranks, one in each rack; ``scripts`` are functions of a communicator."""
     experiment = Experiment(topology=ONE_EACH, plan=plan)
     with Cluster(experiment, **more) as cluster:
         return cluster.run_threads(scripts)
 
 
 def saturating(comm):
-    """Sums of int32 that leave int32 in the first part of the array, then in the last one."""
+    """Run int32 sums that overflow in the first part of the array, then in the last one."""
     said = []
     for at in (0, -1, -1):
         words = np.ones(4 * 256, np.int32)
@@ -119,7 +119,7 @@ def test_a_sum_beyond_int32_is_told_whichever_tree_has_it(plan):
 
 
 def sized(comm):
-    """Arrays of fewer elements than the trees have lanes, all-reduced by all and by groups of some ranks."""
+    """All-reduce arrays with fewer elements than the trees have lanes, over all ranks and over groups."""
     found = [comm.all_reduce(np.full(size, comm.rank + 1, np.float32)).tolist() for size in (1, 3, 255)]
     part = comm.group([0, 2] if comm.rank % 2 == 0 else [1, 3])
     found.append(part.all_reduce(np.full(700, comm.rank, np.float32)).tolist())

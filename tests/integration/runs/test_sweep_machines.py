@@ -1,5 +1,4 @@
-"""A sweep of 64 pieces on four machines, one of which is killed: the same rows, each piece once, and a fair share of
-the work for each machine."""
+"""A sweep of 64 pieces on four machines, one of which is killed: the same rows, each piece once, fair shares."""
 
 import contextlib
 import csv
@@ -29,7 +28,7 @@ pytestmark = [
 PIECES = 64
 SWEEP = ("sweep", "-t", "star:hosts=3,servers=1", "--plans", "steiner,ring", "--elements", "60k", "--seeds", "0..31")
 FAIR = 3.2
-"""the whole over the work of the busiest of four machines, of which one is killed behind half of the pieces"""
+"""total work over that of the busiest of four machines, one of which is killed after half of the pieces"""
 PORT = 8786
 
 
@@ -57,7 +56,7 @@ def ends(process: "subprocess.Popen[str]", code: int = 0) -> str:
 
 
 def rows(out: Path) -> list[dict[str, str]]:
-    """All but the commit: work on the sources may go on beside."""
+    """Return all rows without the commit, as the sources may change meanwhile."""
     with (out / "sweep.csv").open(newline="") as file:
         return [{name: text for name, text in row.items() if name != "commit"} for row in csv.DictReader(file)]
 
@@ -73,7 +72,7 @@ def wait_for(pieces: Path, count: int, process: "subprocess.Popen[str]") -> None
 
 
 def share(pieces: Path) -> float:
-    """CPU seconds of all pieces over those of the machine that did most."""
+    """Return the CPU seconds of all pieces over those of the busiest machine."""
     seconds = [sum(own for _, own in every) for every in pieces_noted.read(pieces).values()]
     return sum(seconds) / max(seconds)
 
@@ -82,7 +81,7 @@ def share(pieces: Path) -> float:
 def dask(
     pcs: list[Computer], pieces: Path, **more: str
 ) -> Iterator[tuple[str, list["subprocess.Popen[bytes]"], dict[str, str]]]:
-    """A scheduler on the first machine and a worker of one thread on each, by TLS; whoever calls may end them."""
+    """Start a scheduler on the first machine and one worker thread on each, over TLS; the caller may end them."""
     folder = pcs[0].folder
     key = folder / "dask.pem"
     key.write_text(transport.make_key())
@@ -114,12 +113,12 @@ def end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def workers_are(count: int, address: str, tls: dict[str, str], one: Computer) -> None:
-    """Wait until so many are there."""
+    """Wait until there are ``count`` workers."""
     asked(one, address, tls, f"client.wait_for_workers({count}, timeout=120)")
 
 
 def asked(one: Computer, address: str, tls: dict[str, str], code: str) -> None:
-    """Do something as a client."""
+    """Run code as a Dask client."""
     whole = f"import time, distributed\nclient = distributed.Client({address!r}, timeout=60)\n{code}"
     subprocess.run([*one.enter, sys.executable, "-c", whole], env={**one.environment, **tls}, check=True)
 
@@ -137,17 +136,17 @@ def test_dask_over_tls_with_a_machine_that_is_killed(pcs: list[Computer], waits_
         began = time.monotonic()
         process = sweep(pcs[0], folder / "out", pieces, "--dask", address, **tls)
         wait_for(pieces, PIECES // 2, process)
-        end(started[-1])  # its nanny, too: the machine is gone
+        end(started[-1])  # with its nanny, as the machine is gone
         ends(process)
         took_s = time.monotonic() - began
     assert rows(folder / "out") == rows(alone)
     made = times(pieces)
     assert set(made) == set(times(folder / "pieces-alone"))
-    assert made.total() <= PIECES + 1  # that which was under way there may have been noted, but not told
+    assert made.total() <= PIECES + 1  # the piece in progress there may have been logged without being reported
     fair = share(pieces)
     print(f"waits {waits_s} s: whole over busiest {fair:.2f}; {took_s:.1f} s, alone {alone_s:.1f} s")
     assert fair >= FAIR
-    if waits_s and os.getloadavg()[0] < (os.cpu_count() or 1):  # else the time is that of others
+    if waits_s and os.getloadavg()[0] < (os.cpu_count() or 1):  # else other load counts
         assert alone_s / took_s >= FAIR
 
 
@@ -162,7 +161,7 @@ def test_a_sweep_that_is_killed_goes_on_and_makes_no_piece_twice(pcs: list[Compu
         process.communicate()
         kept = len([*out.glob("cells/*/*.json")])
         assert kept > 0
-        asked(pcs[0], address, tls, "while any(client.processing().values()): time.sleep(0.02)")  # what had begun ends
+        asked(pcs[0], address, tls, "while any(client.processing().values()): time.sleep(0.02)")  # let them finish
         before = times(pieces)
         said = ends(sweep(pcs[0], out, pieces, "--dask", address, **tls))
     assert f"{kept} of {PIECES} runs are kept" in said
@@ -210,7 +209,7 @@ def test_a_scheduler_that_ends_is_named(pcs: list[Computer]) -> None:
     with dask(pcs[:2], pieces, WAITS="0.5") as (address, started, tls):
         workers_are(2, address, tls, pcs[0])
         process = sweep(pcs[0], folder / "out", pieces, "--dask", address, **tls)
-        wait_for(pieces, 1, process)  # so it has come in
+        wait_for(pieces, 1, process)  # then it has joined
         end(started[0])
         said = ends(process, 1)
         assert "the scheduler is gone; the same command goes on" in said

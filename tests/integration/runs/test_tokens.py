@@ -1,6 +1,7 @@
-"""Frames that are right in all but the token, sent in their own name by those who could: none is taken, anywhere.
+"""Frames that are right except for the token, sent under the sender's true address: all are refused.
 
-Who has a host's cable can send as that host; so here the host itself is the forger, with the right addresses and ports.
+A host's cable lets an attacker send as that host; so here the host itself is the forger, with the right addresses and
+ports.
 """
 
 import random
@@ -30,14 +31,14 @@ EACH = 12
 
 
 def kinds(plan: Plan, source: str, target: str) -> tuple[Kind, ...]:
-    """What the source may send to the target."""
+    """Return the packet types that the source may send to the target."""
     if (source, target) not in plan.edges:
         return (Kind.RESULT,)
     return (Kind.PUSH,) if plan.ring else (Kind.PUSH, Kind.PULL, Kind.ASK)
 
 
 def forgeries(plan: Plan, duration_ps: int, strange: list[int], rng: random.Random):
-    """By every host, to whomever it has to do with: no token, a guess, one bit off, or a strange one."""
+    """Return frames from every host to all its peers: no token, a guess, one bit off, or another pair's token."""
     made = []
     for host in (host.name for host in plan.topology.hosts):
         for target in sorted(peers(plan).get(host, ())):
@@ -56,7 +57,7 @@ def forgeries(plan: Plan, duration_ps: int, strange: list[int], rng: random.Rand
 
 @pytest.mark.parametrize(("topology", "plan", "server"), PLANS)
 def test_nobody_takes_what_does_not_show_the_token(topology, plan, server):
-    """Among the strange ones: tokens of others of the same job."""
+    """Other pairs' tokens include those of the same job."""
     with network(topology, plan, server) as quiet:
         expected = quiet.all_reduce([])
     with network(topology, plan, server) as attacked:
@@ -80,7 +81,7 @@ def _targets(attacked: Network, lies):
 
 
 def test_the_same_frame_with_the_token_would_do_harm():
-    """The test above refuses what a switch would otherwise take: an exponent, before its turn, that costs precision."""
+    """Control for the test above: with the token, an early exponent is accepted and costs precision."""
     with network("leaf-spine-8", "steiner", None) as quiet:
         expected = quiet.all_reduce([])
     found = []
@@ -95,7 +96,7 @@ def test_the_same_frame_with_the_token_would_do_harm():
 
 
 def test_a_former_epochs_token_is_strange_in_the_next_and_in_another_job():
-    """Two jobs on the same hosts; the first changes its epoch in the middle, and former packets come again."""
+    """Two jobs on the same hosts; the first changes its epoch midway, and old packets are replayed."""
     built = Network(load("leaf-spine-8"), "steiner", None)
     try:
         net, controller = built.network, built.switches.controller

@@ -1,4 +1,4 @@
-"""The digits model over the network: as accurate as in one process, by all-reduce and by a parameter server."""
+"""The digits model over the network: as accurate as in one process, with all-reduce and with a parameter server."""
 
 import pytest
 

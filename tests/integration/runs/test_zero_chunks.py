@@ -14,7 +14,7 @@ CHUNKS = 1024
 
 
 def gradient(rank: int, density: float, seed: int) -> np.ndarray:
-    """Dense chunks at the same places at all ranks, zeros elsewhere."""
+    """Return dense chunks at the same places at all ranks, zeros elsewhere."""
     places = np.random.default_rng(seed).random(CHUNKS) < density
     array = np.zeros((CHUNKS, LANES), np.float32)
     array[places] = np.random.default_rng([seed, rank]).integers(-8, 9, (int(places.sum()), LANES))
@@ -22,7 +22,7 @@ def gradient(rank: int, density: float, seed: int) -> np.ndarray:
 
 
 def all_reduce(density: float, pattern: int = 1, **more: object) -> tuple[list[np.ndarray], NetworkResult]:
-    """The sums of all ranks, and what the network did."""
+    """Return the sums of all ranks, and the network's result."""
     experiment = Experiment(**{"topology": "leaf-spine-8", "rate": "10G", "lanes": LANES, "plan": "steiner", **more})
     with Cluster(experiment) as cluster:
 
@@ -63,7 +63,7 @@ def test_losses_repeats_and_reordering_leave_sums_exact(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [5, 6])
 def test_zeros_that_are_lost_are_found_as_soon_as_dense_chunks(seed: int) -> None:
-    """Chunks without lanes are samples of the round trip, too: else their repairs wait for the first time-out."""
+    """Chunks without lanes must be round-trip samples, too; otherwise repairs wait for the first time-out."""
     times = {}
     for density in (1.0, 0.0):
         sums, network = all_reduce(
@@ -72,12 +72,12 @@ def test_zeros_that_are_lost_are_found_as_soon_as_dense_chunks(seed: int) -> Non
         for array in sums:
             np.testing.assert_array_equal(array, expected(density))
         times[density] = network.communication_ps
-    # Repairs decide both times. With the first time-out in the place of the round trip it was 2.1 times as long.
+    # Repairs dominate both times. With the first time-out instead of the round trip the ratio was 2.1.
     assert times[0.0] < 1.25 * times[1.0]
 
 
 def test_what_a_straggler_has_is_left_out_where_all_others_have_zeros() -> None:
-    """The chunks are agreed to be zero without it: they travel without lanes, and its own numbers come later."""
+    """The others agree on zero chunks without the straggler: these travel without lanes, and its numbers come later."""
     experiment = Experiment(topology="star:hosts=4", rate="10G", lanes=LANES, plan="steiner", deadline="1ms", quorum=3)
     with Cluster(experiment) as cluster:
 

@@ -1,4 +1,4 @@
-"""Every policy on random networks and tasks: plans without a fault, and nothing left when tasks end."""
+"""Every policy on random networks and tasks: plans are valid, and nothing is left when tasks end."""
 
 import random
 
@@ -15,7 +15,7 @@ from tests.support.effort import examples
 
 
 def drawn(seed: int) -> tuple[Wdm, list[Task]]:
-    """A connected network of 2 to 7 cities with too little of everything, and tasks of many sizes."""
+    """Draw a connected network of 2 to 7 cities with scarce resources, and tasks of many sizes."""
     draw, builder = random.Random(seed), TopologyBuilder("drawn")
     size = draw.randint(2, 7)
     for city in range(size):

@@ -1,4 +1,4 @@
-"""Slots and circuits between leaves, whatever the work: checked by what a plan says, not by how it was made."""
+"""Slots and circuits between leaves for any work: the plan is checked, not the way it was made."""
 
 from collections import Counter
 
@@ -25,7 +25,7 @@ from tests.support.effort import examples
 
 @st.composite
 def works(draw: st.DrawFn) -> Floats:
-    """Symmetric seconds of work, many of them 0, some equal, some huge."""
+    """Draw symmetric seconds of work, many of them 0, some equal, some huge."""
     size = draw(st.integers(2, 7))
     found = np.zeros((size, size))
     value = st.one_of(st.just(0.0), st.floats(1e-9, 5.0), st.sampled_from([0.9, 1.8, 50.0]))
@@ -36,7 +36,7 @@ def works(draw: st.DrawFn) -> Floats:
 
 
 def check(plan: SpinePlan) -> None:
-    """No port twice at one time, and every pair has what its work needs."""
+    """Check that no port is used twice at a time, and every pair gets what its work needs."""
     spine, size = plan.spine, len(plan.work)
     assert (plan.circuits == plan.circuits.T).all()
     assert (plan.circuits.sum(axis=1) <= spine.transceivers - plan.ports).all()

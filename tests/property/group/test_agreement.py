@@ -1,4 +1,4 @@
-"""The agreement alone, under deaths in any phase, joins, forged answers, and clocks that stand still or jump."""
+"""The agreement alone: deaths in any phase, joins, forged answers, and clocks that stop or jump."""
 
 from collections import Counter
 

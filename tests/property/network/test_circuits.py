@@ -1,4 +1,4 @@
-"""A frame is lost iff one of its bits meets a mirror that is dark: held against a model of dark intervals."""
+"""Frames are lost iff one of their bits meets a dark mirror: compared with a model of dark intervals."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from tests.support.effort import examples
 RATE = 10**9
 LENGTHS = (40, 62, 318)
 Port = tuple[int, int]
-"""(switch, fibre), both from 0"""
+"""(switch, fibre), both counted from 0"""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def occupied(length: int, rate: int) -> int:
 
 
 def lit(port: Port, changes: list[Change]) -> list[tuple[int, float, Port]]:
-    """When a port is lit, and with whom."""
+    """Return the intervals in which a port is lit, with its partner."""
     found: list[tuple[int, float, Port]] = []
     now: tuple[Port, int] | None = None
     begin = 0
@@ -46,7 +46,7 @@ def lit(port: Port, changes: list[Change]) -> list[tuple[int, float, Port]]:
 
 
 def in_force(port: Port, changes: list[Change], time: int) -> tuple[Port, int] | None:
-    """What was wanted of a port by all changes before a time."""
+    """Return the partner requested for a port by all changes before a time."""
     found = None
     for change in changes:
         if change.at < time:
@@ -57,7 +57,7 @@ def in_force(port: Port, changes: list[Change], time: int) -> tuple[Port, int] |
 def expected(
     port: Port, fibre_ps: dict[Port, int], sent: list[tuple[int, int]], changes: list[Change]
 ) -> tuple[int, int, list[Port]]:
-    """Frames lost, frames misrouted, and the ports where the others came out."""
+    """Return lost frames, misrouted frames, and the ports where the others left."""
     free, lost, misrouted = 0, 0, 0
     came: list[Port] = []
     for time, length in sent:
@@ -76,7 +76,7 @@ def expected(
 
 
 def build(switches: int, fibres: int, fibre_ps: dict[Port, int]) -> Topology:
-    """Each switch has a host for each of its fibres: what is for that host leaves by the fibre."""
+    """Build a network in which each switch has a host for each fibre; frames for that host leave by the fibre."""
     builder = TopologyBuilder("mirrors")
     builder.crossconnect("oxc")
     for switch in range(switches):
@@ -107,13 +107,13 @@ def cases(draw: Any) -> tuple[int, int, dict[Port, int], list[Change], dict[Port
                 rate = RATE * draw(st.sampled_from((1, 1, 2)))
                 circuits[a], circuits[b] = (b, rate), (a, rate)
         if changes and draw(st.booleans()):
-            circuits = dict(changes[-1].circuits)  # the same, some perhaps as wider or narrower bonds
+            circuits = dict(changes[-1].circuits)  # the same circuits, some perhaps as wider or narrower bonds
             for a, (b, rate) in changes[-1].circuits.items():
                 if a < b and draw(st.integers(0, 2)) == 0:
                     circuits[a], circuits[b] = (b, 3 * RATE - rate), (a, 3 * RATE - rate)
         changes.append(Change(at, draw(st.sampled_from((0, 1, 1_000_000, 5_000_000))), circuits))
         at += draw(st.sampled_from((0, 1, 999_999, 1_000_000, 3_000_000, 6_000_000)))
-    # Most frames come so that their first or last bit is at a mirror just when it turns.
+    # Most frames are timed so that their first or last bit meets a mirror just when it turns.
     sent = {}
     for port in ports:
         times = []

@@ -1,4 +1,4 @@
-"""On any network, with any faults: no frame appears or disappears without being counted, and no memory leaks."""
+"""Any network with any faults: no frame appears or disappears uncounted, and no memory leaks."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +28,7 @@ faults = st.builds(
 
 @st.composite
 def topologies(draw: Any) -> Topology:
-    """A random tree of switches with some links more, and hosts anywhere."""
+    """Draw a random tree of switches with extra links, and hosts anywhere."""
     builder = TopologyBuilder("random")
     switches = draw(st.integers(1, 6))
     joined = set()
@@ -52,7 +52,7 @@ def topologies(draw: Any) -> Topology:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A network, to be built as often as one likes."""
+    """A network that can be built several times."""
 
     topology: Topology
     hosts: list[str]
@@ -112,7 +112,7 @@ def test_every_frame_is_accounted_for(recipe: Recipe) -> None:
         assert counters.frames + counters.duplicated == counters.delivered + counters.lost + counters.corrupted
         assert counters.frames == counters.inc_first_frames + counters.inc_resend_frames
         assert counters.unattributed == 0
-        # The last frame may be lost: then nothing happens any more when its link becomes free.
+        # The last frame may be lost: then no event happens when its link becomes free.
         free_at = network._wiring.links[network._wiring.link_places[port]]["free_at"]
         assert counters.busy_ps <= max(network.now, free_at)
     for switch in topology.switches:
@@ -135,7 +135,7 @@ def test_every_frame_is_accounted_for(recipe: Recipe) -> None:
 
 
 def _first_received(network: VirtualNetwork) -> int:
-    """First transmissions that came to hosts: what their links carried, less what incidents took there."""
+    """Return first transmissions that hosts received: those on their links minus those lost there."""
     topology = network.topology
     total = 0
     for host in topology.hosts:
@@ -160,7 +160,7 @@ def _assert_nothing_leaked(network: VirtualNetwork) -> None:
 @settings(max_examples=examples(15, 40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(recipes(), st.integers(1, 50), st.integers(1, 3_000_000))
 def test_pauses_change_nothing(recipe: Recipe, most_events: int, pause_ps: int) -> None:
-    """The same network, run at once and in slices of events and of time."""
+    """The same network runs at once, in slices of events and in slices of time."""
     network, endpoints = recipe.build()
     network.run()
     again, same = recipe.build()

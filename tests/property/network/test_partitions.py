@@ -1,4 +1,4 @@
-"""In windows, with a heap for each partition, happens what happens in one heap; partitions are as documented."""
+"""Runs in windows, with a heap for each partition, equal runs in one heap; partitions are as documented."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_the_whole_program_with_losses() -> None:
 
 
 def row(*delays: str, crossconnect: bool = False) -> Topology:
-    """Switches in a row, a host at each."""
+    """Return switches in a row, with a host at each."""
     builder = TopologyBuilder("row")
     for number in range(len(delays) + 1):
         builder.switch(f"s{number}")
@@ -77,7 +77,7 @@ def test_a_switch_and_its_hosts_are_a_partition_short_links_join_them(topology: 
 
 
 def crowd(network_options: dict[str, int]) -> tuple[VirtualNetwork, np.ndarray]:  # type: ignore[type-arg]
-    """Every host sends to one at another leaf, all at once, many frames late: heaps and pools have to grow."""
+    """Every host sends to one at another leaf at the same time, with many late frames: heaps and pools must grow."""
     topology = leaf_spine(4, 2, 4, rate="100G", uplink="100G")
     hosts = [host.name for host in topology.hosts]
     endpoints = senders(topology, hosts)
@@ -108,9 +108,8 @@ def test_heaps_that_grow_lose_nothing(threads: int) -> None:
 
 @pytest.mark.parametrize(("threads", "then"), [(1, 1), (2, 2), (4, 1), (3, 0)])
 def test_a_run_that_memory_ended_can_be_repeated_with_more_of_it(threads: int, then: int) -> None:
-    """What was open of a window is gone on with, in as many threads or other ones (0: in one heap): nothing happens
-    twice, nothing is left out.
-    """
+    """The open part of a window is continued by the same or another number of threads (0: in one heap): nothing happens
+    twice, nothing is left out."""
     windows, records = crowd({"memory_limit": 1_200_000})
     windows.threads = threads
     with pytest.raises(FabricError, match="memory_limit"):

@@ -1,4 +1,4 @@
-"""Chunks that are closed by a deadline, packet by packet: the P4 program and the golden model, both lanes builds."""
+"""Chunks closed by a deadline, packet by packet: the P4 program and the golden model, in both lane builds."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ WINDOW = SLOTS // 8
 
 
 class Root:
-    """One switch, three children, a deadline."""
+    """A switch with three children and a deadline."""
 
     def __init__(self, parent: Address | None = None, lanes: int = 64) -> None:
         self.switch, self.lanes = P4Backend(lanes).switch(IP, MAC, 0xFF), (1,) * lanes
@@ -28,18 +28,18 @@ class Root:
             self.switch.write(entry, insert=True)
 
     def push(self, port: int, seq: int, *, late: bool = False):
-        """What comes of a contribution; ``late``: it comes again, and the chunk may be closed."""
+        """Return the reaction to a contribution; ``late``: it is a resend, and the chunk may be closed."""
         packet = Packet(
             MAC, 0x10 + port, CHILDREN[port], IP, 7000 + port, 9400, Kind.PUSH, 5, 2, seq, self.lanes, exponent=port
         )  # fmt: skip
         return self.switch.receive(port, replace(packet, late=late, resend=late))
 
     def wait(self) -> None:
-        """The deadline of all that is open passes."""
+        """Let the deadline of all open chunks pass."""
         self.switch.golden.now_us += 2 * AFTER_US
 
     def carry(self, seq: int, without: int = 0) -> bool:
-        """A chunk of all children but one: whether it is answered, once the deadline has passed."""
+        """Push a chunk of all children but one; return whether it is answered once the deadline has passed."""
         there = [port for port in CHILDREN if port != without]
         answers = [self.push(port, seq) for port in there]
         if without:

@@ -1,6 +1,6 @@
-"""The design of the slot machine holds on random trees, under faults, table updates, epochs, spoofs, several jobs.
+"""The slot machine's design on random trees: faults, table updates, epochs, spoofs, several jobs.
 
-The golden model alone; `test_slot_machine_p4.py` holds the P4 program against it.
+This tests the golden model alone; `test_slot_machine_p4.py` compares the P4 program with it.
 """
 
 from collections import Counter
@@ -31,13 +31,13 @@ def test_the_same_seed_is_the_same_run():
 
 
 def test_a_job_is_not_over_while_some_of_its_workers_are_in_the_next_epoch():
-    """Its successor took its slots: some had a chunk as the epoch before had closed it, others another sum of it."""
+    """Its successor took its slots: some workers had the previous epoch's sum of a chunk, others another one."""
     run_seed(1795393260)
 
 
 @pytest.mark.soak
 def test_trees_and_traffic_are_as_varied_as_they_should_be():
-    """A property that is never put to the test holds vacuously."""
+    """Guards against properties that hold vacuously."""
     shapes: Counter[str] = Counter()
     happened: Counter[str] = Counter()
     for seed in range(200):
@@ -54,7 +54,7 @@ def test_trees_and_traffic_are_as_varied_as_they_should_be():
         shapes["two at once"] += len([job for job in scenario.jobs if job.after is None]) == 2
         if seed < examples(100, 200):
             happened += run_seed(seed)
-    for seed in range(80, 100):  # of those above few have workers that are late enough
+    for seed in range(80, 100):  # few trees above have workers that are late enough
         scenario = draw_scenario(SeededChoices(seed), BACKEND.lanes, BACKEND.slots)
         straggling(scenario)
         happened.update(run(scenario, BACKEND).events)

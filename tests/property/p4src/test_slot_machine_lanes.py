@@ -1,4 +1,4 @@
-"""Sums to the last bit: the P4 program adds 64 lanes of 32 bits at once, or 128 of 16, which must not be seen."""
+"""Exact sums: the P4 program adds 64 lanes of 32 bits at once, or 128 of 16, without visible effects."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ WIDTHS = (0, 1, 2)
 
 
 def edges(width: int) -> list[int]:
-    """Numbers at which lanes of this width may go wrong."""
+    """Draw numbers near the limits of lanes of this width."""
     least, most = lane_range(width)
     return sorted(
         {max(least, min(most, number)) for number in EDGES} | {least + 1, most - 1, least // 2, most // 2 + 1}
@@ -29,14 +29,14 @@ def edges(width: int) -> list[int]:
 
 
 def contributions(count: int, width: int) -> st.SearchStrategy[list[tuple[int, ...]]]:
-    """One for each child. A short pattern, repeated, costs hypothesis less than as many lanes as there are."""
+    """Draw one contribution for each child: a short pattern, repeated, which is cheaper for hypothesis."""
     lanes = st.sampled_from(edges(width)) | st.integers(*lane_range(width))
     row = st.lists(lanes, min_size=1, max_size=16).map(lambda some: tuple((some * count)[:count]))
     return st.lists(row, min_size=CHILDREN, max_size=CHILDREN)
 
 
 def push(backend: P4Backend, rows: list[tuple[int, ...]], width: int = 0) -> None:
-    """Compares the sum, its flag and the slot after every contribution."""
+    """Compare sum, flag and slot after every contribution."""
     switch = backend.switch(IP, MAC, 0xFF)
     switch.write(JobEntry(1, 1, 1, 0, 2, (1 << CHILDREN) - 1, 1, 0, None), insert=True)
     for child, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""The P4 program does what the golden model does: every packet, slot and counter, on random trees."""
+"""The P4 program equals the golden model in every packet, slot and counter, on random trees."""
 
 from dataclasses import replace
 
@@ -40,12 +40,12 @@ def test_the_interpreter_does_what_the_golden_model_does(scenario):
 @trees(3)
 @given(scenarios(FROM_SOURCE, size=4))
 def test_what_our_front_end_compiles_does_what_the_golden_model_does(scenario):
-    """Many more, on machine code: python -m tests.support.golden.soak --backend source."""
+    """Many more cases, on machine code: python -m tests.support.golden.soak --backend source."""
     run(scenario, FROM_SOURCE)
 
 
 class KeepsTheSource(GoldenSwitch):
-    """Another UDP source port in what leaves: no worker would notice."""
+    """Mutant: frames leave with another UDP source port, which no worker would notice."""
 
     def _send(self, job, packet, to):
         port, sent = super()._send(job, packet, to)
@@ -53,14 +53,14 @@ class KeepsTheSource(GoldenSwitch):
 
 
 class CountsOneTooMany(GoldenSwitch):
-    """Another cell of a slot, in no packet before the slot is complete."""
+    """Mutant: another cell of a slot differs, in no packet before the slot is complete."""
 
     def _completed(self, job, slot):
         return super()._completed(job, replace(slot, count=slot.count + (slot.children != job.full)))
 
 
 class MiscountsResends(GoldenSwitch):
-    """Another counter."""
+    """Mutant: a counter differs."""
 
     def _send(self, job, packet, to):
         self.link_sent[to.port, packet.resend] += packet.resend
@@ -68,7 +68,7 @@ class MiscountsResends(GoldenSwitch):
 
 
 class AddsOneInTheLastLane(GoldenSwitch):
-    """Another sum."""
+    """Mutant: the sum differs."""
 
     def _completed(self, job, slot):
         lanes = slot.lanes if slot.lanes is None else (*slot.lanes[:-1], slot.lanes[-1] ^ 1)

@@ -35,7 +35,7 @@ def operands(draw):
 
 @st.composite
 def packets(draw):
-    """A port and a frame, sometimes cut short."""
+    """Draw a port and a frame, sometimes cut short."""
     frame = draw(operands()) + draw(st.binary(max_size=10))
     cut = draw(st.none() | st.integers(0, len(frame)))
     return draw(st.integers(0, 3)), frame[:cut]

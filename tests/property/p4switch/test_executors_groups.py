@@ -23,7 +23,7 @@ def elements(draw):
 
 @st.composite
 def frames(draw):
-    """An order and what it is about, sometimes cut short."""
+    """Draw an order and its operands, sometimes cut short."""
     order = bytes([draw(st.integers(0, 18)), draw(st.integers(0, 3))])
     frame = order + b"".join(draw(st.lists(elements(), max_size=7))) + draw(st.binary(max_size=3))
     return frame[: draw(st.none() | st.integers(0, len(frame)))]

@@ -1,4 +1,4 @@
-"""Words of lanes, compiled block by block, against the interpreter: p4src/lanes.p4's idiom, and what resembles it."""
+"""Lane words compiled block by block, compared with the interpreter: p4src/lanes.p4's idiom, and similar code."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ AT = field("in", "at")
 
 @pytest.fixture(autouse=True, scope="module")
 def _no_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Machine code of these programs goes to a directory of its own."""
+    """Use a separate directory for the machine code of these programs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("P4REDUCE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -32,7 +32,7 @@ def splat(lane: int, bits: int, width: int) -> int:
 
 
 class Idiom:
-    """The statements of p4src/lanes.p4 for one width of lanes, with everything that a mutant may change."""
+    """The statements of p4src/lanes.p4 for one lane width, with everything that a mutant may change."""
 
     def __init__(self, bits: int, width: int) -> None:
         self.sign = splat(1 << (bits - 1), bits, width)
@@ -90,7 +90,7 @@ def swapped(one: Idiom) -> list[Json]:
     ]
 
 
-# What looks alike and means something else.
+# Similar code with another meaning.
 
 
 def changed_between(one: Idiom) -> list[Json]:
@@ -182,7 +182,7 @@ Body = Callable[[Idiom], list[Json]]
 
 
 def program(body: Body, bits: int, width: int) -> ProgramJson:
-    """Statements in one action; all that they leave goes out, and whether some lane overflowed."""
+    """Return a program with statements in one action; it sends out all results, and whether a lane overflowed."""
     made = ProgramJson()
     made.struct("meta", [(name, width) for name in ("a", "b", "t", "overflow")])
     made.header("in", [("at", 8), ("w", width), ("some", 8)])
@@ -199,7 +199,7 @@ def program(body: Body, bits: int, width: int) -> ProgramJson:
 
 
 def words(bits: int, width: int) -> st.SearchStrategy[int]:
-    """Words whose lanes are at the ends of their range more often than not, and of any bits."""
+    """Draw words whose lanes are mostly at the limits of their range, with random bits elsewhere."""
     top = 1 << (bits - 1)
     lane = st.sampled_from([0, 1, top - 1, top, top + 1, 2 * top - 1]) | st.integers(0, 2 * top - 1)
     count = width // bits

@@ -19,12 +19,12 @@ TOKEN = 0x123456
 
 
 def token_of(epoch):
-    """Epoch 1 has tokens, all the same."""
+    """Return the token: epoch 1 has tokens, all equal."""
     return (TOKEN,) if epoch == 1 else ()
 
 
 def entries(generation, epoch, root):
-    """A job of three children on ports 1..3, in one epoch; the parent, if any, shares port 3."""
+    """Return entries of a job with three children on ports 1..3 in one epoch; a parent, if any, shares port 3."""
     token = token_of(epoch)
     shows = "_with_token" if token else ""
     common = (generation, 8, SLOTS, 0b111, 1, 2)
@@ -78,7 +78,7 @@ def checksum(header):
 
 
 def frame(inc, lanes, source, destination, *, ecn=2, ttl=64):
-    """Ethernet / IPv4 / UDP / INC header / lanes, all lengths right."""
+    """Return Ethernet / IPv4 / UDP / INC header / lanes with correct lengths."""
     udp_length = 8 + len(inc) + len(lanes)
     ip = bytes([0x45, ecn]) + (20 + udp_length).to_bytes(2, "big") + bytes(4) + bytes([ttl, 17])
     addresses = source.to_bytes(4, "big") + destination.to_bytes(4, "big")
@@ -92,7 +92,7 @@ EDGES = [0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x40000000, 0xC0000000]
 
 @st.composite
 def lane_words(draw, count):
-    """Few different lanes, so that sums meet the ends of int32, at random places."""
+    """Draw few distinct lanes, so that sums reach the limits of int32, at random places."""
     base = draw(st.sampled_from(EDGES) | st.integers(0, 2**32 - 1))
     words = [base] * count
     for at, value in draw(st.lists(st.tuples(st.integers(0, count - 1), st.sampled_from(EDGES)), max_size=4)):
@@ -102,7 +102,7 @@ def lane_words(draw, count):
 
 @st.composite
 def inc_packets(draw, lanes):
-    """(port, frame): mostly what a child or the parent would send, sometimes not."""
+    """Draw (port, frame): mostly what a child or the parent would send."""
     has_lanes = draw(st.booleans())
     kind = draw(st.sampled_from([1, 1, 1, 2, 3, 0, 4]))
     flags = draw(st.integers(0, 7)) << 1 | has_lanes
@@ -159,7 +159,7 @@ def steps(lanes):
 
 
 def touched(name, size):
-    """The cells that the job may touch, and their neighbours."""
+    """Return the cells that the job may change, and their neighbours."""
     return range(min(size, 8 + SLOTS + 4))
 
 
@@ -189,7 +189,7 @@ CELLS = st.integers(0, 2**31 - 1)
 @settings(max_examples=examples(25, 60), deadline=None)
 @given(inc_packets(64), st.lists(st.tuples(st.integers(0, 511), st.integers(0, 4), CELLS, CELLS), max_size=3))
 def test_both_read_and_write_the_same_cells(packet, copies):
-    """Ports, replication ids, queue depths and times of each copy, as a fabric with queues gives them."""
+    """Ports, replication ids, queue depths and times of each copy, as given by a fabric with queues."""
     both = twins(64)
     for table, entry in entries(5, 1, True):
         both.both(lambda d, t=table, e=entry: d.tables[AGGREGATE + t].insert(e))
@@ -222,7 +222,7 @@ def test_any_sequence_with_wide_packets(sequence):
 
 @pytest.mark.parametrize("root", [True, False])
 def test_the_sequences_reach_the_slots(root):
-    """What hypothesis varies does aggregate: three pushes complete a slot."""
+    """The sequences do aggregate: three pushes complete a slot."""
     both = twins(64)
     for table, entry in entries(5, 1, root):
         both.both(lambda d, t=table, e=entry: d.tables[AGGREGATE + t].insert(e))

@@ -53,7 +53,7 @@ MATCHES = {
 
 @st.composite
 def entries(draw):
-    """A table and an entry for it; ternary and range entries have distinct priorities more often than not."""
+    """Draw a table and an entry for it; ternary and range entries mostly have distinct priorities."""
     table = draw(st.sampled_from(sorted(MATCHES)))
     action, arguments = draw(actions(table))
     priority = 0 if table in ("exact_table", "lpm_table") else draw(st.integers(1, 50))

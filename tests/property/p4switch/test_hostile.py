@@ -1,4 +1,4 @@
-"""A few thousand hostile frames and requests; a million by ``make soak-hostile``."""
+"""Several thousand hostile frames and requests; ``make soak-hostile`` has a million."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What the build that watches tells of links, against a model of its own that keeps whole windows."""
+"""Link reports of the monitoring build, compared with a model that keeps whole windows."""
 
 import json
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from tests.support.classes import HOST, OUT, PORT, forward, inc_frame, plain_fra
 
 @dataclass
 class Windows:
-    """Frames of a link in windows: each begins with a frame, and ends with the first one that is too late for it."""
+    """Windows of a link's frames: each begins with a frame, and ends at the first frame that is too late for it."""
 
     window_us: int
     high: int
@@ -28,10 +28,10 @@ class Windows:
     sizes: list[int] = field(default_factory=list)
     begin_us: int = 0
     untold: int | None = None
-    """windows since it was told of as busy; None: it is calm"""
+    """windows since the link was reported as busy; None: it is calm"""
 
     def frame(self, now_us: int, size: int) -> list[tuple[int, int, int, int]]:
-        """What is told with this frame: (busy, bytes, length of the window, when it ended)."""
+        """Return the report with this frame: (busy, bytes, length of the window, its end)."""
         length = now_us - self.begin_us
         if length < self.window_us:
             self.sizes.append(size)
@@ -65,7 +65,7 @@ def watched(window_us, high, low, again):
 
 
 def sized(size):
-    """A plain frame of so many bytes; what follows its IPv4 packet is padding."""
+    """Return a plain frame of a given length, padded after its IPv4 packet."""
     return plain_frame(0).ljust(size, b"\0")
 
 
@@ -77,7 +77,7 @@ def told(device):
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled():
-    """Before the first example, whose time counts."""
+    """Compile before the first example, which is timed."""
     watched(1, 1, 1, 1).inject(PORT, sized(100))
 
 
@@ -120,7 +120,7 @@ def test_inc_frames_count_nothing_and_other_ports_are_not_watched():
 def test_refused_frames_count_nothing():
     device = watched(10, 1, 1, 1)
     device.tables["IncIngress.forward.edge"].insert(
-        TableEntry((Exact(PORT),), "IncIngress.forward.host", (HOST + 1,))  # that is not who sends
+        TableEntry((Exact(PORT),), "IncIngress.forward.host", (HOST + 1,))  # an address that is not the sender's
     )
     for now in range(0, 100, 5):
         device.inject(PORT, sized(200), time_us=now)

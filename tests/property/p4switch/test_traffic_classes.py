@@ -1,4 +1,4 @@
-"""The queue of every packet: by job, type and iteration; by how old its batch is; plain IPv4 by its code point."""
+"""Queues of all packets: by job, type and iteration, by age of the batch, and for plain IPv4 by code point."""
 
 import pytest
 from hypothesis import given, settings
@@ -27,7 +27,7 @@ def device(executor: ExecutorName = "compiled") -> Device:
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled():
-    """Compiling is no part of any example."""
+    """Compile outside of the examples."""
     queue_of(device(), plain_frame(0))
 
 
@@ -37,7 +37,7 @@ def _compiled():
     st.lists(st.tuples(st.integers(0, 2), ITERATIONS), min_size=1, max_size=25),
 )
 def test_the_older_the_batch_the_higher_the_class(base_and_most, packets):
-    """Jobs 0 and 1 are one group; job 2 is a later generation on the same cell."""
+    """Jobs 0 and 1 form a group; job 2 is a later generation in the same cell."""
     base, most = base_and_most
     for executor in EXECUTORS:
         switch, golden = device(executor), Newest()
@@ -49,7 +49,7 @@ def test_the_older_the_batch_the_higher_the_class(base_and_most, packets):
 
 
 def test_smaller_batch_first_and_pull_before_push():
-    """The order 2 * batch + [push] of eight neighbours, by entries on type and iteration; all pairs at one port."""
+    """The order 2 * batch + [push] of eight neighbours, by entries on type and iteration, for all pairs at one port."""
     switch = device()
     table = switch.tables["IncIngress.traffic_class"]
     order = [(batch, kind) for batch in range(4) for kind in (Kind.RESULT, Kind.PUSH)]
@@ -78,6 +78,6 @@ def test_plain_ipv4_by_its_code_point(known, point):
         classes.classify_code_point(switch, code, priority)
     classes.classify(switch, 1, "prioritize", (6,))
     assert queue_of(switch, plain_frame(point)) == known.get(point, 0)
-    # INC packets go by their own header, whatever their code point.
+    # INC packets are classified by their header, whatever their code point.
     assert queue_of(switch, inc_frame(1, 0, dscp=point)) == 6
     assert queue_of(switch, inc_frame(2, 0, dscp=point)) == 0

@@ -1,4 +1,4 @@
-"""No run beats the bound of its plan's busiest link, of its task or of the best plan, on random graphs and rates."""
+"""No run beats the bounds of its plan's busiest link, of its task or of the best plan, on random graphs and rates."""
 
 import random
 
@@ -28,7 +28,7 @@ RATES = (1, 2, 5, 10, 25, 40, 100)
 
 
 def random_topology(rng):
-    """A connected graph of 1 to 6 switches with 2 to 6 workers and a server; every link has a rate of its own."""
+    """Draw a connected graph of 1 to 6 switches, 2 to 6 workers and a server, with a rate for every link."""
     switches = [f"s{number}" for number in range(rng.randint(1, 6))]
     pairs = {(rng.choice(switches[:number]), switch) for number, switch in enumerate(switches) if number}
     if len(switches) > 2:
@@ -80,7 +80,7 @@ def test_no_run_is_faster(seed, tmp_path):
 
 @pytest.mark.parametrize("seed", range(50_000, 50_000 + examples(8, 1000)))
 def test_no_plan_is_faster_than_the_bound_of_the_best(seed, tmp_path):
-    """Of a random graph with a random set of capable switches: two plans of eleven, as far as they are possible."""
+    """Two of eleven plans, if possible, on a random graph with a random set of capable switches."""
     rng = random.Random(seed)
     path = tmp_path / "random.yaml"
     path.write_text(random_topology(rng))

@@ -1,4 +1,4 @@
-"""Groups in real time under kills, joins, forged and replayed messages and clocks that jump."""
+"""Groups in real time under kills, joins, forged and replayed messages, and clocks that jump."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Random trainings on random networks: every number right, every byte predicted, no time that cannot be."""
+"""Random trainings on random networks: exact numbers, predicted bytes, possible times."""
 
 import random
 
@@ -30,7 +30,7 @@ TOPOLOGIES = (
 
 
 def training(draw):
-    """Ranks whose collectives stand in one order, with computation and dependencies as they come."""
+    """Draw ranks whose collectives have one order, with random computation and dependencies."""
     size = draw.randint(2, 7)
     groups = {"": tuple(range(size))}
     for number in range(draw.randint(0, 3)):
@@ -89,5 +89,5 @@ def test_random_trainings(seed):
     try:
         flow = play(workload, settings.model_copy(update={"time": "flow", "faults": type(settings.faults)()}))
     except PlanError:
-        return  # what the model does not know, it refuses
+        return  # the model refuses unsupported cases
     assert flow.nodes == found.nodes

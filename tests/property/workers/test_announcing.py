@@ -1,4 +1,4 @@
-"""Exponents announced ahead: whoever calls when, all decide alike, and sums are the same bytes."""
+"""Exponents announced ahead: all decide alike in any order of calls, and sums have the same bytes."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ few = settings(max_examples=examples(3, 150), deadline=None)
 
 @dataclass
 class Operation:
-    """One collective: what each worker and the server post, and what targets must hold in the end."""
+    """A collective: the posts of each worker and of the server, and the expected final arrays."""
 
     posts: list[Post]
     served: Post | None = None
@@ -34,12 +34,12 @@ class Operation:
 
     @property
     def may_be_summed(self) -> bool:
-        """Whether its results are numbers that do not grow beyond float32."""
+        """Return whether its results can be summed again without leaving float32."""
         return bool(self.wanted) and not self.posts[0].words and bool((np.abs(self.wanted[0][1]) < 1e30).all())
 
     @classmethod
     def of(cls, job: Job, kind: str, length: int, seed: int, before: "Operation | None") -> "Operation":
-        """An operation of a kind; ``chained``: its inputs are the results of the one before."""
+        """Return an operation of a kind; ``chained``: its inputs are the previous one's results."""
         sources = random_arrays(job.size, length, seed)
         targets = [np.zeros(length, np.float32) for _ in sources]
         if kind == "barrier":
@@ -51,7 +51,7 @@ class Operation:
             total = np.clip(exact, -(2**31), 2**31 - 1).astype(np.int32).view(np.float32)
             posts = [Post(Collective.ALL_REDUCE, a, b, words=True) for a, b in zip(words, targets, strict=True)]
             return cls(posts, wanted=[(target, total) for target in targets])
-        if kind == "huge":  # exponents that say "not announced"
+        if kind == "huge":  # exponents that mean "not announced"
             sources[0][::5] = 3e38
         if kind == "chained" and before is not None and before.may_be_summed:
             sources = [target for target, _ in before.wanted]
@@ -84,16 +84,16 @@ class Operation:
 
 @dataclass
 class Play:
-    """Endpoints that get their operations one after the other, each participant in its own time."""
+    """Endpoints that get their operations in sequence, each participant at its own pace."""
 
     job: Job
     operations: list[Operation]
     calls: list[list[int]]
-    """by participant, the step in which it calls each operation; later than the one before"""
+    """by participant, the step in which it calls each operation, in increasing order"""
 
     def __post_init__(self) -> None:
         self.places = [*self.job.workers, *([self.job.ps] if self.job.server else [])]
-        self.at = [-1] * len(self.places)  # the operation that each has, or had last
+        self.at = [-1] * len(self.places)  # current or last operation of each participant
         self.told = [0] * len(self.places)
         self.happened: Counter[str] = Counter()
 
@@ -105,7 +105,7 @@ class Play:
         return self.operations[number].posts[place]
 
     def _visit(self, place: int, step: int) -> None:
-        """What a participant does now: its next operation begins, or is announced."""
+        """Let a participant begin or announce its next operation if it is due."""
         index, number = self.places[place], self.at[place] + 1
         if number == len(self.operations) or self.calls[place][number] > step:
             return
@@ -120,7 +120,7 @@ class Play:
         self._visit(place, step)
 
     def steps(self, step_ps: int) -> Iterator[int]:
-        """Runs all of it; yields after every step, when a test may do things of its own."""
+        """Run everything; yield after every step, so that a test can interfere."""
         for step in range(MOST_STEPS):
             for place in range(len(self.places)):
                 self._visit(place, step)
@@ -128,13 +128,13 @@ class Play:
             if min(self.at) == len(self.operations) - 1 and all(state is EndpointState.DONE for state in states):
                 return
             until = self.job.network.now + step_ps * (1 + step // 60)  # time-outs are long
-            self.job.network._at(until + 1, "nothing", None)  # that nothing is on its way is no end: a call may come
+            self.job.network._at(until + 1, "nothing", None)  # an empty network is not the end: a call may follow
             self.job.network.run(lingering=True, until=until)
             yield step
         raise AssertionError(f"no end: {self.at} of {len(self.operations)}: {self.job.network._describe()}")
 
     def check(self) -> None:
-        """All decided alike, and everybody has what is right."""
+        """Check that all participants decided alike, and have the right results."""
         for operation in self.operations:
             assert len(operation.known) == 1, f"participants knew {operation.known} exponents of one operation"
             for got, total in operation.wanted:
@@ -161,7 +161,7 @@ def plays(draw: st.DrawFn, *, server: bool) -> Play:
         kind = draw(st.sampled_from(AT_SERVER if server else AT_ROOT))
         length = draw(st.integers(1, 60))
         operations.append(Operation.of(job, kind, length, number, operations[-1] if operations else None))
-    # Most calls come early, so that there is something to announce; some come when others have long sent all.
+    # Most calls come early enough to be announced; some come long after others have sent everything.
     gaps = st.lists(st.sampled_from([0, 0, 0, 0, 0, 0, 1, 3, 40]), min_size=len(operations), max_size=len(operations))
     calls = [np.cumsum(draw(gaps)).tolist() for _ in range(job.size + server)]
     return Play(job, operations, calls)
@@ -189,7 +189,7 @@ def test_with_a_server(play: Play, step_ps: int) -> None:
 @few
 @given(st.booleans().flatmap(lambda server: plays(server=server)), step_times, st.lists(st.integers(0, 60), max_size=5))
 def test_new_epochs_meanwhile(play: Play, step_ps: int, changes: list[int]) -> None:
-    """Workers may be in two operations when the switch forgets all; what one of them decided stays decided."""
+    """Workers may be in two operations when the switch forgets everything; a decision of one of them stands."""
     job = play.job
     for step in play.steps(step_ps):
         for _ in range(changes.count(step)):

@@ -25,7 +25,7 @@ lengths = st.lists(st.integers(1, 150), min_size=1, max_size=3)
 
 
 class Acknowledgements:
-    """Counts the ring's acknowledgements without RESEND on the wire."""
+    """Counter of the ring's acknowledgements without RESEND on the wire."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -69,7 +69,7 @@ def test_ring(
         assert_done(network)
         same_bytes(targets, ring_sum(sources, lanes))
         for target in targets:
-            target[:] = np.nan  # what is still unacknowledged must not come from the caller's array
+            target[:] = np.nan  # unacknowledged data must not be read from the caller's array
         stream = 2 * (size - 1) * ceil(ceil(length / lanes) / size)
         frames += stream
         acks += ceil(stream / ack_every)

@@ -1,4 +1,4 @@
-"""Jobs with any congestion window, under random loss, duplication and reordering: exact sums, and an end."""
+"""Jobs with any congestion settings, under random loss, duplication and reordering: exact sums, and termination."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Exponents that workers guess: whatever is lost, whoever calls when, sums and frames are those of the oracle."""
+"""Guessed exponents: with any losses and any order of calls, sums and frames equal those of the oracle."""
 
 from collections.abc import Callable
 
@@ -28,17 +28,17 @@ Change = Callable[[np.random.Generator, Floats], None]
 
 
 def scaled(rng: np.random.Generator, array: Floats) -> None:
-    """All of it, by a power of two."""
+    """Scale the whole array by a power of two."""
     array *= np.float32(2.0 ** rng.integers(-12, 12))
 
 
 def spiked(rng: np.random.Generator, array: Floats) -> None:
-    """Some elements are large."""
+    """Make some elements large."""
     array[rng.integers(0, len(array), 3)] = np.float32(2.0 ** rng.integers(-140, 127))
 
 
 def emptied(rng: np.random.Generator, array: Floats) -> None:
-    """A part is zeros."""
+    """Set a part to zeros."""
     array[: rng.integers(0, len(array) + 1)] = 0
 
 
@@ -46,13 +46,13 @@ CHANGES: dict[str, Change] = {"scaled": scaled, "spiked": spiked, "emptied": emp
 
 
 class Guessing(Play):
-    """Operations of a few lengths; ``given``: what each worker brings, before results overwrite it."""
+    """Operations of a few lengths; ``given`` keeps each worker's input before results overwrite it."""
 
     given: list[list[Floats] | None]
     count: int
 
     def watch(self, deaf: bool) -> None:
-        """Note what workers have heard of losses when they begin an operation. deaf: nothing, so that they guess."""
+        """Record what workers know of losses when they begin an operation; deaf: nothing, so that they guess."""
         self.lossy: list[set[int]] = [set() for _ in self.operations]
         begin = self.job.endpoints.post
 
@@ -65,7 +65,7 @@ class Guessing(Play):
         self.job.endpoints.post = noted  # type: ignore[method-assign]
 
     def check(self) -> None:
-        """All knew the same, came to the same sum, and sent the same chunks again."""
+        """Check that all knew the same, have the same sum, and repeated the same chunks."""
         oracle, repeats = Oracle(self.job.lanes, self.count), 0
         for operation, sources, lossy in zip(self.operations, self.given, self.lossy, strict=True):
             assert len(operation.known) == 1, f"participants knew {operation.known} exponents of one operation"
@@ -131,7 +131,7 @@ def test_whoever_calls_when(play: Guessing, step_ps: int) -> None:
 @few
 @given(plays(), step_times, st.lists(st.integers(0, 60), max_size=5))
 def test_new_epochs_meanwhile(play: Guessing, step_ps: int, changes: list[int]) -> None:
-    """The switch forgets all, between any two frames: what one worker has sent again, the others send again, too."""
+    """The switch forgets everything between any two frames: workers repeat the same chunks as each other."""
     job = play.job
     for step in play.steps(step_ps):
         for _ in range(changes.count(step)):

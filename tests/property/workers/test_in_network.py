@@ -1,4 +1,4 @@
-"""In-network jobs under random loss, duplication and reordering: exact sums, same bytes, an end."""
+"""In-network jobs under random loss, duplication and reordering: exact sums, equal bytes, termination."""
 
 import numpy as np
 from hypothesis import given

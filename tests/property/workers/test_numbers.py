@@ -1,4 +1,4 @@
-"""The documented error bounds, against exact rational arithmetic."""
+"""The documented error bounds, compared with exact rational arithmetic."""
 
 from fractions import Fraction
 
@@ -15,7 +15,7 @@ floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 @st.composite
 def contributions(draw: st.DrawFn, elements: st.SearchStrategy[float]) -> np.ndarray:
-    """float32, shape (workers, elements)."""
+    """Draw float32 contributions of shape (workers, elements)."""
     shape = draw(st.tuples(st.integers(1, 9), st.integers(1, 6)))
     return draw(hnp.arrays(np.float32, shape, elements=elements))
 

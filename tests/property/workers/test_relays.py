@@ -1,4 +1,4 @@
-"""Trees in which workers add up, under random loss, duplication and reordering: exact sums, same bytes, an end."""
+"""Trees with aggregating workers under random loss, duplication and reordering: exact sums, equal bytes, an end."""
 
 import numpy as np
 from hypothesis import given
@@ -39,7 +39,7 @@ def test_all_reduce(job: RelayJob, sizes: list[int]) -> None:
 @several
 @given(trees(), st.integers(1, 70))
 def test_words(job: RelayJob, length: int) -> None:
-    """int32, added as they are; a sum beyond int32 would be held at its end."""
+    """int32 values are added unchanged; a sum beyond int32 saturates."""
     rng = np.random.default_rng(length)
     words = rng.integers(-(2**28), 2**28, (len(job.workers), length), np.int32)
     results = job.all_reduce([row.view(np.float32) for row in words], words=True)

@@ -1,4 +1,4 @@
-"""Sums of int32 as they are, and chunks that are not finite: under loss, duplication and reordering."""
+"""Sums of raw int32, and non-finite chunks, under loss, duplication and reordering."""
 
 import numpy as np
 from hypothesis import given
@@ -43,7 +43,7 @@ def test_words_are_added_as_they_are(size: int, lanes: int, length: int, given: 
         job.run(_operations(arrays))
         for array in arrays:
             assert array.tobytes() == expected.tobytes()
-        sources = random_arrays(size, length, seed)  # the same job adds floats between
+        sources = random_arrays(size, length, seed)  # in between, the same job sums floats
         assert np.allclose(job.all_reduce(sources)[0], np.sum(sources, axis=0), rtol=1e-2, atol=1e-1)
     assert all(job.endpoints.status(index).saturated == 0 for index in job.workers)
 
@@ -103,5 +103,5 @@ def test_a_chunk_that_is_not_finite_comes_through_as_nan(
         status = job.endpoints.status(index)
         assert status.state is EndpointState.DONE
         assert (status.poisoned > 0) == bool(bad)
-    again = random_arrays(size, length, seed + 1)  # what was poisoned does not stay so
+    again = random_arrays(size, length, seed + 1)  # the poison does not persist
     same_bytes(job.all_reduce(again), Job(size=size, lanes=lanes).all_reduce(again)[0])

@@ -1,4 +1,4 @@
-"""Chunks that are zero at all workers travel without lanes; sums have the bytes that they had with lanes."""
+"""Chunks that are zero at all workers travel without lanes; sums have the same bytes as with lanes."""
 
 from collections import Counter
 
@@ -21,7 +21,7 @@ LANES = 3
 
 @st.composite
 def sparse(draw: st.DrawFn, size: int) -> list[Floats]:
-    """An array for each worker, many of whose chunks are zero at one worker, at some, or at all; signed zeros, too."""
+    """Draw an array for each worker, many of whose chunks are zero at one, some or all workers, with signed zeros."""
     chunks = draw(st.integers(1, 30))
     length = LANES * chunks - draw(st.integers(0, LANES - 1))
     arrays = random_arrays(size, length, draw(st.integers(0, 1 << 20)))
@@ -37,7 +37,7 @@ def sparse(draw: st.DrawFn, size: int) -> list[Floats]:
 
 
 def zero_chunks(arrays: list[Floats]) -> int:
-    """How many chunks are zero in all arrays."""
+    """Return the number of chunks that are zero in all arrays."""
     together = np.abs(np.stack(arrays)).max(axis=0)
     return sum(not together[begin : begin + LANES].any() for begin in range(0, len(together), LANES))
 
@@ -80,7 +80,7 @@ def test_after_a_change_of_epoch_at_any_time(data: st.DataObject) -> None:
 
 
 def frames_of(numbers: BlockFloat | FixedScale, sources: list[Floats]) -> Counter[tuple[int, bool]]:
-    """Frames of an all-reduce by type and lanes."""
+    """Return the numbers of an all-reduce's frames by type and lanes."""
     frames: Counter[tuple[int, bool]] = Counter()
 
     def count(frame: Frame) -> None:
@@ -114,7 +114,7 @@ def test_a_fixed_scale_has_no_exponents_that_would_tell() -> None:
 
 
 def test_what_is_not_finite_at_one_worker_is_nan_at_all() -> None:
-    """Its chunk is announced as zero, so it travels without lanes where the others' are zero; the flag tells."""
+    """The chunk is announced as zero, so it travels without lanes if the others' are zero; the flag marks it."""
     job = Job(3, LANES, 8)
     sources = [np.zeros(6 * LANES, np.float32) for _ in range(3)]
     sources[1][2 * LANES] = np.inf

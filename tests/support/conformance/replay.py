@@ -1,7 +1,7 @@
-"""What reaches the switches of a network in virtual time, given to BMv2 and to a fresh embedded switch.
+"""Replay of a network's frames and entries to BMv2 and to a fresh embedded switch.
 
-The frames are those of real endpoints and jobs, in the order in which they arrived at each switch; the entries are
-those that the controller had written by then. Time stamps differ, so jobs must have no deadline.
+The frames are those of real endpoints and jobs in virtual time, in the order in which they arrived at each switch; the
+entries are those that the controller had written by then. Time stamps differ, so jobs must have no deadline.
 """
 
 from dataclasses import dataclass
@@ -21,25 +21,25 @@ from tests.support.conformance.targets.target import Sent
 from tests.support.p4runtime.client import RawClient
 
 BATCH: Final = 16
-"""Frames that BMv2 gets at a time: an output queue holds 64, and loses what is beyond."""
+"""Frames given to BMv2 at a time: an output queue holds 64 and drops the rest."""
 Entries: TypeAlias = dict[bytes, p4r.Entity]
-"""What a controller has written, by what only one can have."""
+"""Entities that a controller has written, by their serialised key."""
 Step: TypeAlias = Entries | tuple[int, bytes]
-"""From now on the switch has these entries; or a frame arrives by a port."""
+"""The switch's entries from now on, or the port and the bytes of a frame that arrives."""
 
 
 class Recorder:
-    """To be told of one network (``observing``); keeps what reaches its switches. Use as a context manager."""
+    """Callback for ``observing`` that records frames and entries at a network's switches; a context manager."""
 
     def __init__(self, program: P4Program) -> None:
         self.steps: dict[str, list[Step]] = {}
-        """Of each switch, in order."""
+        """Steps of each switch, by its name, in order."""
         self._program = program
         self._clients: dict[str, RawClient] = {}
         self._written: dict[str, Entries] = {}
 
     def __call__(self, network: JobNetwork) -> None:
-        """It is there, at its time 0."""
+        """Attach to a network at its time 0."""
         links = network.fabric.links
         ends = {}
         for link in network.topology.links:
@@ -79,7 +79,7 @@ class Recorder:
 
 
 def read_entries(client: RawClient, program: P4Program) -> Entries:
-    """Entries and default entries of all tables, and multicast groups."""
+    """Return entries and default entries of all tables, and multicast groups."""
     groups = p4r.PacketReplicationEngineEntry(multicast_group_entry=p4r.MulticastGroupEntry())
     asked = [p4r.Entity(table_entry=p4r.TableEntry()), p4r.Entity(packet_replication_engine_entry=groups)]
     tables = [table.preamble.id for table in program.info.tables]
@@ -98,7 +98,7 @@ def _key(entity: p4r.Entity) -> bytes:
 
 
 def updates(before: Entries, after: Entries) -> list[p4r.Update]:
-    """What makes of one state the other; before the first everything but defaults is absent."""
+    """Return the updates from one state to another; in an initial, empty state only default entries exist."""
     gone = before.keys() - after.keys()
     found = [p4r.Update(type=p4r.Update.DELETE, entity=entity) for key, entity in before.items() if key in gone]
     for key, entity in after.items():
@@ -111,13 +111,13 @@ def updates(before: Entries, after: Entries) -> list[p4r.Update]:
 
 @dataclass(frozen=True)
 class Played:
-    """What both switches did with the steps of one.
+    """Result of replaying one switch's steps on both switches.
 
     Attributes:
-        frames: that they got.
-        sent: that left BMv2.
-        different: the first frames that do not leave both alike: the place of their batch's first frame, what left
-            BMv2 and what left the embedded switch, by port; None: all do.
+        frames: number of frames given to both, up to the first difference.
+        sent: number of frames that left BMv2.
+        different: the first batch whose output differs: index of its first frame, BMv2's frames by port, the embedded
+            switch's frames by port; None if all agree.
         counters: packets and bytes of every counter's cells, on BMv2 and on the embedded switch.
     """
 
@@ -128,7 +128,7 @@ class Played:
 
 
 def play(switch: str, program: P4Program, steps: list[Step], folder: Path) -> Played:
-    """Give the steps to BMv2 (the program ``switch``) and to an embedded switch. ``folder``: for the program."""
+    """Replay the steps on BMv2 (the program ``switch``) and on an embedded switch; ``folder`` receives the program."""
     path = folder / "program.json"
     path.write_bytes(program.json)
     config = program.schema.get_pipeline_config()
@@ -164,7 +164,7 @@ def play(switch: str, program: P4Program, steps: list[Step], folder: Path) -> Pl
 
 
 def by_port(sent: Sent) -> dict[int, list[bytes]]:
-    """The frames of each port, sorted: copies of a multicast group for one port have no promised order."""
+    """Return the frames of each port, sorted: the order of a multicast group's copies for one port is not defined."""
     found: dict[int, list[bytes]] = {}
     for port, frame in sorted(sent):
         found.setdefault(port, []).append(frame)

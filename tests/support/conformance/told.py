@@ -1,9 +1,9 @@
-"""What frames alone do not show, on BMv2: ``python -m tests.support.conformance.told`` records it into tests/data/bmv2.
+"""Recorder of BMv2 behaviour that frames alone do not show: colors of meters at real rates, contents of digests,
+register cells of more than 63 bits (programs/told.p4).
 
-Colors of meters at real rates, contents of digests, register cells of more than 63 bits (programs/told.p4). A meter
-goes by a clock that we do not see: it starts some time before that of the packet's time stamp, and is read a little
-later. Recorded are times within these bounds with which the embedded switch's own meters give the colors that BMv2
-gave; without such times, recording fails.
+``python -m tests.support.conformance.told`` writes tests/data/bmv2. A meter's clock cannot be observed: it starts some
+time before the clock of the packet's time stamp, and is read a little later. The recorded times lie within these
+bounds, and with them the embedded switch's meters give BMv2's colors; if there are no such times, recording fails.
 """
 
 import json
@@ -34,9 +34,9 @@ BY_PACKETS, BY_BYTES, TELL, STORE, LOAD = range(1, 6)
 _WORK: Final = struct.Struct(">BBQ20s6sB")
 MICROSECONDS: Final = 1_000_000
 LATEST_US: Final = 20_000
-"""between a packet's time stamp and the meter's look at its clock: mostly microseconds, but other processes may run"""
+"""maximum time from a packet's time stamp to the meter's reading of its clock; mostly far less"""
 OFFSET_US: Final = 3_000_000
-"""at most so much earlier does the meters' clock start"""
+"""maximum lead of the meters' clock over that of time stamps"""
 CLOCKS: Final = 1000
 ATTEMPTS: Final = 5
 PACKETS: Final = 40
@@ -44,7 +44,7 @@ PACKETS: Final = 40
 
 @dataclass
 class Metered:
-    """A meter's cell and the packets that it saw: times (microseconds), lengths, colors."""
+    """A meter's cell and the packets that it saw: times (microseconds), lengths (bytes), colors."""
 
     what: int
     index: int
@@ -55,13 +55,13 @@ class Metered:
 
 
 def frame(what: int, index: int = 0, narrow: int = 0, wide: int = 0, length: int = 0) -> bytes:
-    """A frame for told.p4, of at least ``length`` bytes."""
+    """Return a frame for told.p4 of at least ``length`` bytes."""
     header = _WORK.pack(what, index, narrow, wide.to_bytes(20, "big"), bytes(6), 0)
     return header.ljust(length, b"\xa5")
 
 
 def values(sent: bytes) -> dict[str, int]:
-    """The fields of a frame that left."""
+    """Return the fields of a frame that left."""
     _, _, narrow, wide, at, color = _WORK.unpack_from(sent)
     return {
         "narrow": narrow,
@@ -81,13 +81,13 @@ METERS: Final = (
     (BY_BYTES, 1, (100_000, 300, 100_000, 600)),
     (BY_BYTES, 2, (0, 300, 30_000, 600)),
 )
-"""what, index, (committed rate in packets or bytes a second, its burst, peak rate, its burst)"""
+"""(what, index, (committed rate in packets or bytes a second, its burst, peak rate, its burst))"""
 
 
 def _meters(process: Bmv2Process, stream: PacketStream, rng: random.Random) -> list[Metered]:
     found = []
     for what, index, config in METERS:
-        for attempt in range(ATTEMPTS):  # others on this machine may have held the switch up for longer
+        for attempt in range(ATTEMPTS):  # other processes may have delayed the switch
             seen = _meter(process, stream, rng, Metered(what, index, config, [], [], []))
             try:
                 seen.times = witness(seen, rng)
@@ -100,7 +100,7 @@ def _meters(process: Bmv2Process, stream: PacketStream, rng: random.Random) -> l
 
 
 def _meter(process: Bmv2Process, stream: PacketStream, rng: random.Random, seen: Metered) -> Metered:
-    """PACKETS packets in bursts, through a meter that is full."""
+    """Send at least PACKETS packets in bursts through a meter whose buckets are full."""
     name = {BY_PACKETS: "by_packets", BY_BYTES: "by_bytes"}[seen.what]
     rates = " ".join(f"{seen.config[i] / MICROSECONDS:.9f}:{seen.config[i + 1]}" for i in (0, 2))
     process.command_line.run(f"meter_set_rates ToldIngress.{name} {seen.index} {rates}")
@@ -115,7 +115,7 @@ def _meter(process: Bmv2Process, stream: PacketStream, rng: random.Random, seen:
 
 
 def colors(seen: Metered, times: Sequence[int]) -> list[int]:
-    """What the embedded switch's meter makes of packets at these times."""
+    """Return the colors that the embedded switch's meter gives packets at these times."""
     cell = np.zeros(METER_WORDS, dtype=np.uint64)
     configure(cell, MeterConfig(*seen.config))
     unit = "packets" if seen.what == BY_PACKETS else "bytes"
@@ -123,9 +123,9 @@ def colors(seen: Metered, times: Sequence[int]) -> list[int]:
 
 
 def witness(seen: Metered, rng: random.Random) -> list[int]:
-    """Times, each at most LATEST_US later than the packet's, with which our meter gives the same colors.
+    """Return times, each at most LATEST_US after the packet's, at which our meter gives the same colors.
 
-    Packet after packet: clocks that have gone well so far are kept, and go on with several delays.
+    Search packet by packet: keep clock offsets that explain all colors so far, and extend each with several delays.
     """
     unit: Literal["packets", "bytes"] = "packets" if seen.what == BY_PACKETS else "bytes"
     full = np.zeros(METER_WORDS, dtype=np.uint64)
@@ -146,7 +146,7 @@ def witness(seen: Metered, rng: random.Random) -> list[int]:
 
 
 def _late(rng: random.Random) -> int:
-    """Microseconds; where others compete for the processor, up to LATEST_US."""
+    """Return a delay in microseconds: mostly small, sometimes uniform up to LATEST_US as under load."""
     return rng.randrange(LATEST_US) if rng.random() < 0.2 else int(LATEST_US * rng.random() ** 8)
 
 
@@ -154,7 +154,7 @@ def _late(rng: random.Random) -> int:
 
 
 def _digests(process: Bmv2Process, stream: PacketStream, rng: random.Random) -> list[dict[str, Any]]:
-    """[frame, values] of each: over P4Runtime, one sample a list."""
+    """Return port, frame and values of each digest, received over P4Runtime with one sample a list."""
     p4info = text_format.Parse((FOLDER / "told.p4info.txt").read_text(), p4i.P4Info())
     config = p4r.ForwardingPipelineConfig(p4info=p4info, p4_device_config=PROGRAM.read_bytes())
     entry = p4r.DigestEntry(digest_id=p4info.digests[0].preamble.id)
@@ -182,7 +182,7 @@ def _digests(process: Bmv2Process, stream: PacketStream, rng: random.Random) -> 
 
 
 def _registers(stream: PacketStream, rng: random.Random) -> list[dict[str, Any]]:
-    """[frame, values] of what was read by packets, after packets wrote."""
+    """Return frames and the register values that they read, after other frames wrote these."""
     found = []
     for number in range(40):
         store = number % 2 == 0
@@ -195,7 +195,7 @@ def _registers(stream: PacketStream, rng: random.Random) -> list[dict[str, Any]]
 
 
 def main() -> int:
-    """Exit status 0 if recorded, 2 if BMv2 is missing."""
+    """Return 0 if recorded, 2 if BMv2 is missing."""
     binaries = find_binaries()
     if binaries is None:
         print("BMv2 not found: set SIMPLE_SWITCH_GRPC to simple_switch_grpc", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Tables of docs/ that are written from the code. To bring them up to date: ``python -m tests.support.docs.reference``.
+"""Tables of docs/ that are generated from the code; ``python -m tests.support.docs.reference`` updates them.
 
 A table stands between ``<!-- reference: NAME -->`` and ``<!-- reference: end -->``.
 """
@@ -19,7 +19,7 @@ _DESCRIPTION: Final = re.compile(r"^description: (.+)$", re.M)
 
 
 def reasons() -> Iterator[tuple[object, ...]]:
-    """Numbers, names and meanings of the reasons in p4src/refuse.p4, and their names at endpoints."""
+    """Yield numbers, names and meanings of the refusals in p4src/refuse.p4, and their names at endpoints."""
     yield "number", "name", "a switch refuses", "at endpoints"
     ends = {int(reason): f"`{reason.name.lower()}`" for reason in Refusal}
     for name, number, meaning in _REASON.findall((ROOT / "p4src/refuse.p4").read_text("utf-8")):
@@ -27,7 +27,7 @@ def reasons() -> Iterator[tuple[object, ...]]:
 
 
 def topologies() -> Iterator[tuple[object, ...]]:
-    """Names, sizes and descriptions of the bundled topologies."""
+    """Yield names, sizes and descriptions of the bundled topologies."""
     yield "name", "workers", "servers", "switches", "capable", "description"
     for name in bundled():
         network = load(name)
@@ -40,14 +40,14 @@ TABLES: Final[dict[str, Callable[[], Iterable[tuple[object, ...]]]]] = {"reasons
 
 
 def table(name: str) -> str:
-    """A table as Markdown has it. Raises KeyError."""
+    """Return a table in Markdown. Raises KeyError."""
     head, *rows = TABLES[name]()
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
 def pages() -> Iterator[tuple[Path, str, str]]:
-    """Each page with such tables: its path, its text, and its text as it should be."""
+    """Yield path, text and updated text of each page with such tables."""
     for page in sorted(ROOT.glob("docs/*.md")):
         text = page.read_text("utf-8")
         if _TABLE.search(text):

@@ -1,12 +1,12 @@
-"""What pages print for users to type: commands, Python, files.
+"""Snippets in the pages of docs/ for users to type: commands, Python, files.
 
-A page may say of its commands what is not run with the others, in comments that no reader sees::
+Invisible comments on a page exclude commands from the tests::
 
     <!-- long: COMMAND -->             run by 'make docs-test' only
     <!-- not run: COMMAND: REASON -->  never run by tests
 
-(COMMAND: all commands of the page that begin so)
-and of the block that follows where it belongs::
+(COMMAND: a prefix of the page's commands)
+and give the file name of the following block::
 
     <!-- file: NAME -->
 """
@@ -21,12 +21,13 @@ LONG = re.compile(r"^<!-- long: (.+?) -->$", re.M)
 NOT_RUN = re.compile(r"^<!-- not run: (.+?): ([^:]+?) -->$", re.M)
 SPAN = re.compile(r"`((?:\.venv/bin/)?(?:p4reduce|make) [^`]+)`")
 WORDS = ("p4reduce", ".venv/bin/p4reduce", "make", "python", "pip", "git", "sudo")
-"""with which a line of a block begins that is a command"""
+"""first words by which a line of a block is recognised as a command"""
 
 
 @dataclass
 class Page:
-    """``commands``: lines of blocks, and spans that name the command in ``.venv``; ``mentions``: other spans."""
+    """Snippets of a page. ``commands``: lines of blocks, and spans with a ``.venv`` command; ``mentions``: other
+    spans."""
 
     path: Path
     commands: list[str] = field(default_factory=list)
@@ -38,16 +39,16 @@ class Page:
     not_run: dict[str, str] = field(default_factory=dict)
 
     def is_long(self, command: str) -> bool:
-        """Whether the page says so."""
+        """Return whether the page marks the command as long."""
         return any(command.startswith(said) for said in self.long)
 
     def is_never_run(self, command: str) -> bool:
-        """Whether the page says so."""
+        """Return whether the page marks the command as not run."""
         return any(command.startswith(said) for said in self.not_run)
 
 
 def read(path: Path) -> Page:
-    """All that a page prints."""
+    """Return the snippets of a page."""
     text = path.read_text("utf-8")
     page = Page(path, long=set(LONG.findall(text)), not_run=dict(NOT_RUN.findall(text)))
     for block in BLOCK.finditer(text):
@@ -73,11 +74,11 @@ def _commands(lines: list[str]) -> list[str]:
 
 
 def _without_comment(line: str) -> str:
-    """A line up to its comment."""
+    """Return a line without its comment."""
     return re.split(r"\s+#\s", line, maxsplit=1)[0].strip()
 
 
 def words(command: str) -> list[str]:
-    """A command as a shell has it, without the folder of the program."""
+    """Return the words of a command as a shell splits it, without the folder of the program."""
     found = shlex.split(command)
     return [found[0].removeprefix(".venv/bin/"), *found[1:]]

@@ -1,7 +1,7 @@
-"""Keeps docs/embedded-switch.md true: the LLVM IR that it shows, and the list of what is refused.
+"""Checks and updates docs/embedded-switch.md: the LLVM IR that it shows, and the list of unsupported constructs.
 
 An IR block follows a mark ``<!-- ir: function label -->``, the list stands between ``<!-- unsupported: begin -->`` and
-``<!-- unsupported: end -->``. To bring the page up to date: ``python -m tests.support.docs.switch_page``
+``<!-- unsupported: end -->``. ``python -m tests.support.docs.switch_page`` updates the page.
 """
 
 import ast
@@ -22,7 +22,7 @@ _STATE_CELL = re.compile(r"(ptr %state, i64) \d+")
 
 
 def block_text(module: str, function: str, label: str) -> str:
-    """One basic block of a module's text: its label and its instructions. Raises KeyError."""
+    """Return one basic block of a module's text: its label and its instructions. Raises KeyError."""
     found: list[str] = []
     inside = False
     for line in module.splitlines():
@@ -37,7 +37,7 @@ def block_text(module: str, function: str, label: str) -> str:
 
 
 def renumbered(block: str) -> str:
-    """The same with values numbered in the order in which they appear, and without the places of cells in the state.
+    """Return a block with values numbered in order of appearance, and without offsets into the state.
 
     Equal texts mean equal instructions, whatever came before the block and whatever else the state holds.
     """
@@ -46,15 +46,15 @@ def renumbered(block: str) -> str:
     return _STATE_CELL.sub(r"\1 cell", block)
 
 
-# What the embedded switch refuses, read from where it refuses it: the first words of each UnsupportedConstruct.
+# Constructs that the embedded switch refuses, from its source: the first argument of each UnsupportedConstruct.
 
 
 _TABLES = "UNSUPPORTED"
-"""Constants with this word in their names map p4c's words to those of the message."""
+"""Part of the names of constants that map p4c's terms to those of the message."""
 
 
 def refused_constructs() -> list[str]:
-    """The constructs by the words of their messages, sorted; ``...`` stands for what a message fills in."""
+    """Return the constructs as worded in the messages, sorted; ``...`` stands for inserted values."""
     root = ROOT / "packages/p4switch/src/p4switch"
     found: set[str] = set()
     for folder in ("program", "compiler"):
@@ -78,7 +78,7 @@ def _of_source(tree: ast.Module) -> Iterator[str]:
 
 
 def _words(node: ast.expr) -> str | None:
-    """The text of a string or f-string; None for anything else."""
+    """Return the text of a string or f-string; None for anything else."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -93,18 +93,18 @@ _LIST = re.compile(r"(<!-- unsupported: begin -->\n)(.*?)(<!-- unsupported: end 
 
 
 def shown_blocks(page: str) -> Iterator[tuple[str, str, str]]:
-    """(function, label, block as the page shows it) of each block."""
+    """Yield (function, label, text) of each IR block on the page."""
     return ((found[2], found[3], found[4]) for found in _IR.finditer(page))
 
 
 def shown_list(page: str) -> list[str]:
-    """The constructs that the page says are refused."""
+    """Return the unsupported constructs that the page lists."""
     found = _LIST.search(page)
     return [] if found is None else [line.removeprefix("- ") for line in found[2].splitlines()]
 
 
 def refreshed(page: str, module: str, refused: Iterable[str]) -> str:
-    """The page as it should be. Raises KeyError where a block that it shows is no more."""
+    """Return the updated page. Raises KeyError if a block that it shows no longer exists."""
     listed = "".join(f"- {words}\n" for words in refused)
     page = _IR.sub(lambda found: found[1] + block_text(module, found[2], found[3]) + found[5], page)
     return _LIST.sub(lambda found: found[1] + listed + found[3], page)

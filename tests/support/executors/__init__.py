@@ -1,1 +1,1 @@
-"""Two devices of one program, one for each executor, that are given the same and must do the same."""
+"""Two devices with one program, one for each executor; equal inputs must give equal outputs."""

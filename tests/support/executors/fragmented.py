@@ -1,7 +1,7 @@
-"""Runs a frame through a program in a process whose address space has room for single pages only, gigabytes apart.
+"""Runs a frame through a program in a process whose address space has only single free pages, gigabytes apart.
 
-``python -m tests.support.executors.fragmented program.json 00ff``: a child, since LLVM ends a process that it cannot
-link in.
+``python -m tests.support.executors.fragmented program.json 00ff`` runs as a child process, since LLVM ends a process in
+which it cannot link.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ from p4switch.program import load_program
 
 _PAGE: Final = 4096
 _GAP: Final = 3 << 30
-"""More than 31 bits reach."""
+"""Distance in bytes between free pages; beyond the reach of 31-bit offsets."""
 _GAPS: Final = 64
 _FAILED: Final = ctypes.c_void_p(-1).value
 _NO_ACCESS, _PRIVATE_ANONYMOUS_NORESERVE = 0, 0x4022
@@ -32,16 +32,16 @@ def _reserve(size: int) -> int:
 
 
 def fragment() -> None:
-    """Leaves pages far apart as the places that the system gives first: it looks from the top."""
+    """Leaves only single free pages far apart: the system searches from the top of the address space."""
     reserved = [_reserve(_GAP) for _ in range(_GAPS)]
     while _reserve(_PAGE) > min(reserved):
-        pass  # what was free between the libraries
+        pass  # fills the gaps between the libraries
     for address in reserved:
         _libc.munmap(address + _GAP // 2, _PAGE)
 
 
 def main() -> None:
-    """Loads first, as a switch does whose program is compiled when its first packet comes."""
+    """Loads the program before fragmenting, as in a switch that compiles at its first packet."""
     device = Device(load_program(sys.argv[1]))
     fragment()
     print(device.inject(1, bytes.fromhex(sys.argv[2])))

@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 
 @cache
 def load(path: str) -> Program:
-    """A program by its path in the repository."""
+    """Returns a program by its path in the repository."""
     return load_program(ROOT / path)
 
 
@@ -28,7 +28,7 @@ class Crossing:
     phv: object
 
     def leave(self, cells: Mapping[int, int]) -> bytes | None:
-        """Egress of one copy, with these cells of ``io``."""
+        """Runs the egress of one copy, with these cells of ``io`` set; returns its frame or None."""
         io = self.io.copy()
         for cell, value in cells.items():
             io[cell] = value
@@ -36,7 +36,7 @@ class Crossing:
 
 
 class Twins:
-    """Applies everything to both devices and compares what comes back."""
+    """A compiled and an interpreted device; every operation runs on both and compares the results."""
 
     def __init__(self, path: str) -> None:
         self.program = load(path)
@@ -44,7 +44,7 @@ class Twins:
         self.interpreted = Device(self.program, name="interpreted", executor="interpreted")
 
     def both(self, action: Callable[[Device], object]) -> None:
-        """Does something to each; the outcomes, errors included, must be alike."""
+        """Runs an action on each; results or ValueErrors must be equal."""
         assert _outcome(action, self.compiled) == _outcome(action, self.interpreted)
 
     def inject(self, port: int, frame: bytes, time_us: int = 0) -> list[tuple[int, bytes]]:
@@ -55,7 +55,7 @@ class Twins:
         return compiled
 
     def start(self, device: Device, frame: bytes, cells: Mapping[int, int]) -> Crossing:
-        """Ingress of a frame in one device, with these cells of ``io``."""
+        """Runs the ingress of a frame in one device, with these cells of ``io`` set."""
         io = np.zeros(abi.IO_CELLS, dtype=np.int64)
         for cell, value in cells.items():
             io[cell] = value

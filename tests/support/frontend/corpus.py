@@ -1,4 +1,4 @@
-"""p4c's samples for v1model, where $TESTDATA names p4c's folder of that name."""
+"""p4c's samples for v1model, if $TESTDATA names p4c's testdata folder."""
 
 import os
 import re
@@ -15,36 +15,36 @@ THERE = (TESTDATA / "p4_16_samples").is_dir()
 
 
 def v1model(folder: str) -> list[Path]:
-    """The programs of a folder that are for v1model; not those that are links into a part of p4c that is not there."""
+    """Return the v1model programs of a folder, except broken links into missing parts of p4c."""
     found = [p for p in sorted((TESTDATA / folder).glob("*.p4")) if p.is_file()] if THERE else []
     return [p for p in found if "v1model.p4" in p.read_text(errors="replace") and not p.stem.startswith("psa-")]
 
 
 def stf_samples() -> list[Sample]:
-    """The P4_16 programs with an STF test."""
+    """Return the P4_16 programs with an STF test."""
     found = find_samples(TESTDATA) if THERE else []
     return [s for s in found if s.name.startswith("p4_16_samples/") and not s.options]
 
 
 def carried(source: Path) -> Path:
-    """P4Info of a sample as p4c's tree has it; the file may be missing."""
+    """Return the path of a sample's P4Info in p4c's tree; the file may be missing."""
     return TESTDATA / "p4_16_samples_outputs" / f"{source.name}.p4info.txt"
 
 
 def middle_end(source: Path) -> Path:
-    """What p4c's middle end makes of a sample, as P4: calls put in, side effects and compound types taken apart."""
+    """Return the path of p4c's middle-end output, as P4: calls inlined, side effects and compound types split."""
     return TESTDATA / "p4_16_samples_outputs" / f"{source.stem}-midend.p4"
 
 
 def compiled_middle_end(source: Path) -> Compilation:
-    """That, compiled by the front end; names in it are full already, and those of an action's copies are one."""
+    """Compile the middle-end output with the front end; its names are full, copies of an action share one."""
     text = middle_end(source).read_text(errors="replace")
     with mock.patch.object(compile, "_check_names"):
         return compile_text(re.sub(r'@name\("(?!\.)', '@name(".', text), source.name)
 
 
 def programs() -> list[Path]:
-    """Programs for v1model in the folders that $PROGRAMS names."""
+    """Return the v1model programs in the folders that $PROGRAMS names."""
     folders = [Path(folder) for folder in os.environ.get("PROGRAMS", "").split()]
     found = [p for folder in folders for p in sorted(folder.rglob("*.p4"))]
     return [p for p in found if "V1Switch" in p.read_text(errors="replace")]
@@ -52,5 +52,5 @@ def programs() -> list[Path]:
 
 @cache
 def compiled(path: Path) -> Compilation:
-    """A sample, compiled by the front end."""
+    """Return a sample compiled by the front end."""
     return compile_file(path, folders=[path.parent])

@@ -1,13 +1,13 @@
-"""Loops, and what they compute where a frame comes in by port 3."""
+"""Loops in P4, with the value that each computes for a frame that arrives on port 3."""
 
 from tests.support.frontend.mistakes import PROGRAM
 
 OTHERS = "bit<32> previous;"
-"""Where the apply block of the program begins."""
+"""Start of the apply block of ``PROGRAM``'s ingress."""
 
 
 def program(statements: str, locals_: str = "") -> str:
-    """With statements before all others of ingress, and declarations of its own."""
+    """Return the program with statements at the start of ingress and with additional declarations."""
     text = PROGRAM.replace("action drop()", f"{locals_}\n    action drop()", 1)
     return text.replace(OTHERS, f"{statements} {OTHERS}")
 
@@ -27,6 +27,6 @@ BODIES = [
     ("for (bit<9> i = 0; i < 4; i += 1) { switch (i) { 2: { continue; } 3: { n = n + 40; } } n = n + 1; }", 43),
     ("bit<3> i; for (i = 0; i < 7; i = i + 3) { n = n + (bit<9>) i; }", 14),
 ]  # fmt: skip
-"""Statements, and what is in ``n`` (9 bits) behind them."""
+"""Statements, and the value of ``n`` (9 bits) after them."""
 ALL = program("bit<9> n = 0; " + "\n".join(f"{{ {body} }}" for body, _ in BODIES) + " std.egress_spec = n;")
-"""A program with all of them, one after the other."""
+"""A program with all loops in sequence."""

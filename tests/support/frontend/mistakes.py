@@ -1,4 +1,4 @@
-"""Mistakes that students make: each is one change of a program that compiles, and what must be said of it."""
+"""Mistakes that students make: single changes of a valid program, and the expected message."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -64,7 +64,10 @@ V1Switch(MyParser(), MyVerify(), MyIngress(), MyEgress(), MyCompute(), MyDeparse
 
 @dataclass(frozen=True)
 class Mistake:
-    """``before`` becomes ``after``; ``says`` is in the message, ``mends`` in the hint; the line is that of ``at``."""
+    """Replacement of ``before`` by ``after``.
+
+    The message contains ``says``, the hint contains ``mends``, and the reported line is the one that contains ``at``.
+    """
 
     name: str
     before: str

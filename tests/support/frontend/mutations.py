@@ -1,4 +1,4 @@
-"""Sources with some of their tokens changed, as a tired student or a fuzzer would."""
+"""Sources with some tokens changed, as by a tired student or a fuzzer."""
 
 import random
 import re
@@ -15,9 +15,9 @@ _OTHERS: Final = (
 
 
 def mutated(text: str, rng: random.Random) -> str:
-    """A source with one or two changes: a token gone, doubled, exchanged, or in place of another.
+    """Return a source with one or two changes: a token deleted, doubled, swapped or replaced.
 
-    Half of the changes put a word in place of a word, so that many get past the parser.
+    Half of the changes replace a word by a word, so that many mutants pass the parser.
     """
     tokens = _TOKEN.findall(text)
     words = [i for i, token in enumerate(tokens) if token[0].isalnum()]

@@ -1,4 +1,4 @@
-"""Programs of the repository, and how each is compiled."""
+"""Programs of the repository, compiled by the front end."""
 
 from functools import cache
 from pathlib import Path
@@ -21,16 +21,16 @@ P4INFO: Final = {
         for p in sorted((ROOT / "tests/conformance/programs").glob("*.p4"))
     },
 }
-"""Sources, and the P4Info that p4c made of each."""
+"""P4 sources, each with the path of p4c's P4Info for it."""
 
 
 @cache
 def compiled(path: Path) -> Compilation:
-    """A program of the repository, compiled by the front end."""
+    """Return a program of the repository, compiled by the front end."""
     return compile_file(path).require()
 
 
 @cache
 def loaded(name: str) -> Program:
-    """A suite's program, compiled by the front end."""
+    """Return a suite's program, compiled by the front end."""
     return load_program(compiled(SUITES[name]).json or {})

@@ -18,13 +18,13 @@ from tests.support.paths import ROOT
 
 SOURCES: Final = sorted((ROOT / "tests/conformance/programs").glob("*.p4"))
 UNKNOWN: Final = "something in this program is not taken"
-"""What is said of what the checks should have refused."""
+"""Message about constructs that the checks missed."""
 TOO_LARGE: Final = f"not 0 to {MAX_STATE_BYTES}"
-"""How the switch refuses registers beyond its memory: right for a larger one, so no fault, but counted."""
+"""End of the message that refuses registers beyond the switch's memory; counted, but no fault."""
 
 
 def fault_of(text: str) -> str | None:
-    """What is wrong with how a source was dealt with: a traceback, or something that cannot be loaded."""
+    """Return the front end's fault: a traceback, no message, or a program that does not load; None if none."""
     try:
         found = compile_text(text, "student.p4")
         if not found.ok:
@@ -42,7 +42,7 @@ def fault_of(text: str) -> str | None:
 
 
 def main() -> int:
-    """Exit status 1 if anything was found."""
+    """Return 1 if there was a fault."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sources", type=int, default=100_000)
     parser.add_argument("--seed", default="1")

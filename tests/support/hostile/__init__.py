@@ -1,1 +1,1 @@
-"""Frames and requests that nobody honest sends, by the hundred thousand: no crash, no hang, no half of a write."""
+"""Many hostile frames and requests; they must cause no crash, no hang and no half-applied write."""

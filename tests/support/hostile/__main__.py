@@ -11,7 +11,7 @@ from tests.support.hostile import frames, requests
 
 
 def main() -> int:
-    """The command."""
+    """Run the command; return 1 if a frame or request did harm, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.hostile", description=__doc__)
     parser.add_argument("--frames", type=int, default=900_000, help="forged and damaged frames (default 900,000)")
     parser.add_argument("--requests", type=int, default=100_000, help="batches of P4Runtime updates (default 100,000)")

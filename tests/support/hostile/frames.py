@@ -1,4 +1,4 @@
-"""Forged and damaged frames at one switch that is in the middle of a job, held against the golden model at each."""
+"""Forged and damaged frames to a switch in the middle of a job, compared with the golden model at each frame."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,15 +17,15 @@ CHILDREN: Final = {port: 0x0A000000 + port for port in (1, 2, 3)}
 PARENT_PORT: Final = 4
 JOB, EPOCH, SLOTS = 7, 3, 8
 TOKENS: Final = {1: 0xABCDEF, 2: 0x000001, PARENT_PORT: 0x800000}
-"""by port; the third child has none"""
+"""tokens by port; the third child has none"""
 SOURCE_MAC: Final = 6
-"""The Ethernet destination stays: switches take frames whatever it is, and send by it what the frame brought about."""
+"""First byte that is damaged: the Ethernet destination stays, since switches accept any and use it when they reply."""
 CHECK_EVERY: Final = 500
-"""frames between two looks at all slots and counters"""
+"""frames between two comparisons of all slots and counters"""
 
 
 def victim(lanes: int) -> ComparedSwitch:
-    """A switch with a job of three children and a parent, and routes to all of them."""
+    """Return a switch with a job of three children and a parent, and routes to all of them."""
     switch = P4Backend(lanes).switch(SWITCH_IP, 0x020000000000 | SWITCH_IP, 0xFF)
     nodes = {**CHILDREN, PARENT_PORT: PARENT_IP}
     copies = tuple((port, port) for port in CHILDREN)
@@ -50,10 +50,10 @@ def victim(lanes: int) -> ComparedSwitch:
 
 
 def play(count: int, seed: int, lanes: int = 64) -> Iterator[Counter[str]]:
-    """Send ``count`` frames; yields what came of those since the last look, by reason, after every look.
+    """Send ``count`` frames; after every comparison yield the counts since the last one, by reason.
 
     Raises:
-        AssertionError: The program did something else than the model, with the frame.
+        AssertionError: The program and the model differ; the message has the frame.
     """
     choices, switch, happened = SeededChoices(seed), victim(lanes), Counter[str]()
     for number in range(1, count + 1):
@@ -68,7 +68,7 @@ def play(count: int, seed: int, lanes: int = 64) -> Iterator[Counter[str]]:
 
 
 def _next(choices: SeededChoices, switch: ComparedSwitch) -> tuple[int, Frame]:
-    """A forged frame, a damaged one, or now and then an honest one, so that slots are in every state."""
+    """Return a forged frame, a damaged one, or sometimes a valid one, so that slots reach every state."""
     kind = choices.integer(0, 9)
     if kind < 5:
         forged = spoof(choices, switch.golden)
@@ -86,7 +86,7 @@ def _next(choices: SeededChoices, switch: ComparedSwitch) -> tuple[int, Frame]:
 
 
 def _honest(choices: SeededChoices, switch: ComparedSwitch) -> tuple[int, Packet]:
-    """What a child pushes next or again, or the parent's result."""
+    """Return a child's next or repeated push, or the parent's result."""
     port = choices.pick([*CHILDREN, PARENT_PORT])
     lanes = switch.golden.lanes
     known = [slot.seq for slot in switch.golden.slots.values()] or [0]

@@ -1,4 +1,4 @@
-"""Random and nearly valid batches at a P4Runtime device: each is done, refused, or, where asked, undone as a whole."""
+"""Random and nearly valid batches to a P4Runtime device: each is done, refused or, if asked, undone as a whole."""
 
 import random
 from collections import Counter
@@ -14,7 +14,7 @@ from tests.support.p4runtime.valid import valid_updates
 
 MAX_DEPTH: Final = 6
 FRESH_EVERY: Final = 200
-"""batches after which the device is a new one: full tables refuse everything"""
+"""batches after which the device is replaced, as full tables refuse everything"""
 LOOK_EVERY: Final = 500
 EDGES: Final = (0, 1, 2, 3, 15, 16, 510, 511, 512, -1, (1 << 31) - 1, -(1 << 31), (1 << 63) - 1, -(1 << 63), 1 << 32)
 BYTES: Final = (b"", b"\0", b"\1", b"\x02\0", b"\xff" * 6, b"\xff" * 16)
@@ -35,7 +35,7 @@ WHOLE: Final = [
 
 
 class Forger:
-    """Draws updates from a seed."""
+    """Random updates from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -44,7 +44,7 @@ class Forger:
         self._ids = [each.id for group in (info.tables, info.actions, info.counters, info.registers) for each in group]
 
     def batch(self) -> list[p4r.Update]:
-        """One to six updates: valid ones, some with fields changed however deep, some made of nothing but chance."""
+        """Return one to six updates: valid ones, ones with fields changed at any depth, and random messages."""
         return [self._update() for _ in range(self.random.randint(1, 6))]
 
     def _update(self) -> p4r.Update:
@@ -62,7 +62,7 @@ class Forger:
         return update
 
     def message(self, kind: Any, depth: int) -> Any:
-        """A message of a class with up to four fields set at random."""
+        """Return a message of a class with up to four random fields."""
         message = kind()
         fields = list(kind.DESCRIPTOR.fields)
         for field in self.random.sample(fields, min(len(fields), self.random.randint(0, 4))):
@@ -100,10 +100,10 @@ class Forger:
 
 
 def play(count: int, seed: int) -> Iterator[Counter[str]]:
-    """Make ``count`` requests (batches in each of the three atomicities); yields what came of them now and then.
+    """Make ``count`` requests (batches in each of the three atomicities); yield counts of the outcomes regularly.
 
     Raises:
-        AssertionError: An internal error, or a state that a refused batch left changed.
+        AssertionError: An internal error, or a refused batch that changed the state.
     """
     forger, happened = Forger(seed), Counter[str]()
     device, before = forwarding(), b""
@@ -134,7 +134,7 @@ def play(count: int, seed: int) -> Iterator[Counter[str]]:
 
 
 def state(device: Any) -> bytes:
-    """All that a client can read of the device."""
+    """Return everything that a client can read of the device, serialised."""
     found, errors = device.read(WHOLE)
     assert not any(errors)
     return b"|".join(sorted(entity.SerializeToString(deterministic=True) for entity in found))

@@ -1,1 +1,1 @@
-"""Random deaths, and what must hold afterwards: I1 to I4, the bounds, and that nothing is left behind."""
+"""Random deaths, and checks afterwards: the invariants I1 to I4, the time bounds, and that nothing is left behind."""

@@ -34,7 +34,7 @@ STARTS, MOST_RANKS = (2, 3, 4, 5), 9
 
 @dataclass
 class Model:
-    """A member, or a rank that wants to be one."""
+    """A member, or a rank that asks to join."""
 
     rank: int
     rng: random.Random
@@ -62,7 +62,7 @@ class Model:
 
 
 class World:
-    """One history."""
+    """One random history."""
 
     def __init__(self, seed: int, tally: Counter) -> None:
         self.rng = rng = random.Random(seed)
@@ -72,13 +72,13 @@ class World:
         self.kinds = [rng.choice(("all_reduce", "all_reduce", "barrier", "broadcast")) for _ in range(OPERATIONS)]
         self.models = {rank: Model(rank, rng, tuple(range(start))) for rank in range(start)}
         self.safe = rng.randrange(start)
-        """never struck: somebody comes to the end"""
+        """rank that is never struck, so that at least one reaches the end"""
         self.book: dict[tuple[int, int], set[int]] = {}
         self.of_epoch = {0: tuple(range(start))}
         self.events: list[tuple[int, Any]] = []
         self.trees: dict[int, str] = {0: "used"}
         self.installed: list[Any] = []
-        """what the agreement has not been told of trees"""
+        """events about trees that the agreement has not received yet"""
         self.decisions: list[Any] = []
         self.told: dict[int, set[int]] = {}
         self.array: Any = None
@@ -97,7 +97,7 @@ class World:
         for rank in range(start):
             self.say(rank, made.Joined(rank))
 
-    # --- the ground
+    # --- interface of the agreement to the network
 
     @property
     def reach(self) -> "World":
@@ -129,7 +129,7 @@ class World:
             last = max((at for at, _, _ in model.inbox), default=0)
             model.inbox.append((max(last, self.now + self.rng.choice((0, 1, 5))), kind, content))
 
-    # --- what the agreement wants
+    # --- actions of the agreement
 
     def do(self, action: Any) -> None:
         kind, rng = type(action).__name__, self.rng
@@ -270,7 +270,7 @@ class World:
             if model.tries and self.rng.random() < 0.5:
                 self.pick_up(model)
             model.tries, model.term = False, content
-            # Who has left calls nothing more.
+            # A member that has left makes no further calls.
             operation = self.kinds[model.finished] if model.calls else None
             root = model.members[0] if operation == "broadcast" else -1
             answer = SurvivorAnswer(model.finished, tuple(model.last[1]), operation, root)
@@ -342,17 +342,17 @@ class World:
             gap = rng.choice((LEASE, 10 * LEASE))
             self.now += gap
             self.feed(made.Unheard(gap))
-        elif what == "blame":  # though their leases last
+        elif what == "blame":  # although their leases have not expired
             self.events.append((self.now, made.BlamedMembers([one.rank for one in living])))
 
     def kill(self, model: Model) -> None:
         rng = self.rng
         self.struck.add(model.rank)
         model.speaks = False
-        model.alive = rng.random() < 0.2  # or it goes on, and is heard by nobody
+        model.alive = rng.random() < 0.2  # or it goes on, but its messages are lost
         if model.left:
             return
-        if rng.random() < 0.4:  # in silence: whoever waits for it says so, and else it ends at last
+        if rng.random() < 0.4:  # silently: a waiting member reports it, or else the end of its process is noticed late
             self.events.append((self.now + 20 * LEASE, made.ProcessEnded(model.rank, "was killed")))
         else:
             known_by = rng.choice((None, self.now + 15))
@@ -371,7 +371,7 @@ class World:
             self.events.append((self.now + self.rng.randrange(1, 200), made.ProcessEnded(rank, "was killed")))
         self.tally["join"] += 1
 
-    # --- the whole
+    # --- the run
 
     def play(self) -> list[str]:
         try:
@@ -408,7 +408,7 @@ class World:
             self.join()
 
     def hold(self) -> list[str]:
-        """What is true at the end."""
+        """Return violations of the conditions at the end."""
         known = {*self.of_epoch[0]} | {rank for one in self.decisions for rank in one.joined}
         survivors = [self.models[rank] for rank in sorted(known - self.struck)]
         first = next((one for one in survivors if one.rank in self.of_epoch[0]), survivors[0])
@@ -434,7 +434,7 @@ class World:
 
 
 def play(seed: int, tally: Counter) -> list[str]:
-    """What did not hold in one history."""
+    """Return the violations in one history."""
     return World(seed, tally).play()
 
 

@@ -47,7 +47,7 @@ HOSTS = tuple(f"h{number}" for number in range(1, 10))
 
 
 class Clock:
-    """Of the coordinator, and of the others, which is not behind it."""
+    """Simulated time, read by the coordinator and by the members."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -60,7 +60,7 @@ class Clock:
 
 
 class Process:
-    """What the coordinator has of a process, whose end is that of a pipe."""
+    """Model of a process as the coordinator sees it; its end closes a pipe."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -68,7 +68,7 @@ class Process:
         self._writes: int | None = None
 
     def watched(self) -> int:
-        """In the place of its pidfd."""
+        """Return the pipe's end that stands in for a pidfd."""
         reads, self._writes = os.pipe()
         return reads
 
@@ -87,12 +87,12 @@ class Process:
         return self.ended
 
     def kill(self) -> None:
-        """It has ended, or is going to: nobody looks any more."""
+        """Do nothing: the process has ended or will end."""
 
 
 @dataclass
 class Tally:
-    """What happened in all histories."""
+    """Counts over all histories."""
 
     done: Counter[str] = field(default_factory=Counter)
     decisions: int = 0
@@ -100,7 +100,7 @@ class Tally:
 
 
 class Beside:
-    """Work in another thread: it takes some looks until it is done."""
+    """Executor whose work appears done only after some polls, as in another thread."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -128,11 +128,11 @@ class Beside:
         return self
 
     def __exit__(self, *about: object) -> None:
-        """Nothing is left."""
+        """Do nothing."""
 
 
 class Trees:
-    """A plan is nothing; an epoch is one more."""
+    """Stand-in for the tree planner: plans are None, and installations fail at random if the world is flaky."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -156,14 +156,14 @@ class Trees:
         return "there is no room" if self._world.rng.random() < 0.05 else None
 
     def drop(self, plan: None) -> None:
-        """Nothing is installed."""
+        """Do nothing: no plan is installed."""
 
     def swap(self, plan: None) -> Callable[[], None]:
         self.damaged = False
         return lambda: None
 
     def blamed(self, waiting: dict[int, Any], members: Collection[int]) -> Collection[int]:
-        """Of those who wait in this epoch."""
+        """Return the members whose contributions are missing where others wait in the same epoch."""
         world, names = self._world, set()
         for member, ((turn, _),) in waiting.items():  # there is one tree
             peer = world.peers.get(member)
@@ -182,7 +182,7 @@ class World:
         self.flaky = rng.choice((0, 0, 0, 2))
         self.peers: dict[int, Peer] = {}
         self.struck: set[int] = set()
-        """Who does not come to the end, or need not."""
+        """Ranks that do not reach the end, or need not."""
         self.wrong: list[str] = []
         self.steps = 0
         self._folder = folder
@@ -201,7 +201,7 @@ class World:
         self._calm = rng.random() < 0.2
         self.events: list[str] = []
 
-    # --- the whole
+    # --- the run
 
     def play(self) -> None:
         with self._seams():
@@ -248,7 +248,7 @@ class World:
         self.tally.outcomes.update(one.outcome for one in journal.decisions)
 
     def _hold(self) -> None:
-        """Everything that must be true at the end."""
+        """Check the conditions at the end."""
         decisions, dead = self._journal.decisions, self._presence.leases.dead
         innocent = {rank: why for rank, why in dead.items() if rank not in self.struck}
         if innocent:
@@ -263,7 +263,7 @@ class World:
             self.wrong.append(f"I4: epochs {epochs}")
         got = {rank: peer.got for rank, peer in self.peers.items() if rank in known and rank != self._lied}
         for rank in got.keys() & self.struck:
-            del got[rank].results[-1:]  # that it had, and none of those who could be asked
+            del got[rank].results[-1:]  # its last result may be known to none of the survivors
         try:
             check(got, survivors, self.seed, self._operations, ELEMENTS)
         except AssertionError as error:
@@ -273,7 +273,7 @@ class World:
     def _lied(self) -> int | None:
         return self._traitor if self._traitor in self.struck else None
 
-    # --- seams: time, processes, and what happens while the coordinator waits
+    # --- substitutes: time, processes, and events while the coordinator waits
 
     @contextlib.contextmanager
     def _seams(self) -> Iterator[None]:
@@ -307,10 +307,10 @@ class World:
         found, self.news = self.news, []
         return found
 
-    # --- what happens
+    # --- events
 
     def _start_due(self, members: Collection[int]) -> None:
-        """Ranks that join begin at any time, as long as somebody may still call."""
+        """Start joining ranks at random, while some member may still make calls."""
         seen = self._presence.seen
         calls = any(seen[member].left is None and seen[member].code is None for member in members)
         if self._joining and calls and self.rng.random() < 0.02 and len(seen) < len(HOSTS):
@@ -467,14 +467,14 @@ class World:
         kind = rng.choice(("again", "again", "changed", "cut", "array", "any", "any"))
         self._happened(f"a traitor: {kind}", peer.rank)
         data = rng.choice(peer.sent)
-        if kind == "changed":  # but for its numbers: a lie that is well told is nobody's to find
+        if kind == "changed":  # no digits: a plausible lie cannot be detected
             place = rng.choice([at for at in range(4, data.index(b"}")) if not data[at : at + 1].isdigit()])
             data = data[:place] + rng.choice((b"\0", b'"', b"}", b"x", b"\xff")) + data[place + 1 :]
         elif kind == "cut":
             data = data[: rng.randrange(1, len(data))]
         elif kind == "array":
             if self._coordinator.agreement.asked:
-                return  # it may be what it was asked for
+                return  # the coordinator may have asked it for the array
             data = packed({"array": self._presence.term}, [7, 7])
         elif kind == "any":
             message = self._any_message()
@@ -487,7 +487,7 @@ class World:
 
 
 class _Delegate:
-    """A selector whose waiting is done by somebody else."""
+    """A selector with another ``select``."""
 
     def __init__(self, selector: Any, select: Callable[[float], Any]) -> None:
         self._selector = selector
@@ -498,12 +498,12 @@ class _Delegate:
 
 
 def _is_of(connection: Any, pid: int) -> bool:
-    """The kernel says who connects: here by the name of the other end."""
+    """Return whether a connection belongs to a process; here its socket's name tells, in reality the kernel."""
     return connection.getpeername().decode().rpartition("-")[2] == str(pid)
 
 
 def play(seed: int, tally: Tally) -> list[str]:
-    """What did not hold in one history."""
+    """Return the violations in one history."""
     with tempfile.TemporaryDirectory() as folder:
         world = World(seed, Path(folder), tally)
         world.play()

@@ -39,9 +39,9 @@ from tests.support.real import leftovers
 
 KILLED_S, CUT_S, GONE_S = 5.0, 35.0, 5.0
 LATE_S = 60.0
-"""after which what is left is left for good"""
+"""seconds after the bar at which leftovers count as permanent"""
 JOIN_S = 60
-"""for which a launcher waits for ranks that others start, and in vain for one that was struck before it came in"""
+"""seconds for which a launcher waits for ranks with a ticket, in vain for one that was struck before it joined"""
 END_S = 120.0
 MODES = ("virtual", "real", "ticket")
 MOMENTS = ("before", "connecting", "starting", "running", "end")
@@ -67,7 +67,7 @@ KEY = b"PRIVATE " + b"KEY"
 
 @dataclass(frozen=True)
 class Struck:
-    """What was struck: a word for it, when (seconds, monotonic), and what the launcher's error has to name."""
+    """A strike: description, time (monotonic seconds), and names of which the launcher's error must have one."""
 
     what: str
     at_s: float
@@ -75,7 +75,7 @@ class Struck:
 
 
 class Run:
-    """One run, and what was wrong with it."""
+    """One run, and its violations."""
 
     def __init__(self, there: list[Computer], rng: random.Random, seed: int, mode: str, kind: str) -> None:
         self.wrong: list[str] = []
@@ -89,14 +89,14 @@ class Run:
         self._started: list[subprocess.Popen[bytes]] = []
         self._texts: list[Path] = []
         self._joined = 0
-        """ranks that others have started"""
+        """number of ranks started with a ticket"""
         self._ranks_of: dict[str, list[str]] = {}
-        """of machines whose ranks others have started"""
+        """ranks started with a ticket, by machine"""
 
-    # --- what is there
+    # --- processes and output
 
     def _processes(self) -> dict[int, str]:
-        """Processes of the run on its machines, with their commands."""
+        """Return the run's processes on its machines, with their commands."""
         return {pid: arguments(pid) for pid in leftovers.processes(str(self._folder / "state"))}
 
     def _some(self, fits: Callable[[int, str], bool]) -> int | None:
@@ -174,7 +174,7 @@ class Run:
         return process
 
     def _reach(self, launcher: "subprocess.Popen[bytes]", moment: str) -> None:
-        """Wait until a run has come so far, and a little."""
+        """Wait until the run has reached a moment, and a random time more."""
         rng = self._rng
         step = rng.randrange(STEPS)
         until: dict[str, tuple[Callable[[], bool], float]] = {
@@ -240,7 +240,7 @@ class Run:
             return None
         words = arguments(pid).split()
         name = self._where(pid)
-        if words[0] == "ssh":  # of whose connection it is an end
+        if words[0] == "ssh":  # the machine at the other end of the connection
             name = next(one.name for one in self._there if one.name in words)
         rank = _variable(pid, "P4REDUCE_RANK")
         with contextlib.suppress(ProcessLookupError):
@@ -249,7 +249,7 @@ class Run:
             return Struck(f"{' '.join(words[-2:])[-40:]} on {name}", time.monotonic(), named)
         return None
 
-    # --- what comes of it
+    # --- checks
 
     def _ended(self, launcher: "subprocess.Popen[bytes]", struck: Struck) -> None:
         cable, dead = self._kind == "cable", self._kind in {"launcher", "both"}
@@ -279,7 +279,7 @@ class Run:
         self._nothing_is_left(struck.at_s, bar_s + GONE_S * _busy())
 
     def _nothing_is_left(self, since_s: float, bar_s: float) -> None:
-        """``bar_s`` after then; what is waited for a minute, to tell late from never."""
+        """Check that nothing is left ``bar_s`` after ``since_s``; wait a minute more to tell late from never."""
         while (left := self._left()) and time.monotonic() < since_s + bar_s + LATE_S:
             if time.monotonic() > since_s + bar_s and not self.gone_s:
                 self.gone_s = bar_s
@@ -305,7 +305,7 @@ class Run:
 
 
 def _busy() -> float:
-    """How many times longer everything takes as others have the processors."""
+    """Return the factor by which the machine's load slows everything, at least 1."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
@@ -346,7 +346,7 @@ def main() -> int:
         kinds = {mode: [*every, "cable", "cable", *["ssh"] * (mode != "ticket")] for mode, every in kinds.items()}
     else:
         print("no sshd: its connections are not struck, and no cable is pulled")
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its jobs ignore it, and they what they start
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs may inherit it ignored
     with handling(raise_exit, signal.SIGTERM):
         return soak(chosen, kinds)
 
@@ -361,13 +361,13 @@ def soak(chosen: argparse.Namespace, kinds: dict[str, list[str]]) -> int:
         mode = chosen.mode or rng.choice(("virtual", "virtual", "real", "real", "ticket"))
         kind = chosen.only or rng.choice(kinds[mode])
         with (
-            tempfile.TemporaryDirectory(prefix="kh", dir="/tmp") as folder,  # paths of sockets are short
+            tempfile.TemporaryDirectory(prefix="kh", dir="/tmp") as folder,  # socket paths must be short
             computers(rng.choice((2, 2, 3, 4)), Path(folder)) as there,
         ):
             run = Run(there, rng, seed, mode, kind)
             try:
                 run.play()
-            except Exception as error:  # whatever it is, the next one is drawn
+            except Exception as error:  # the soak continues with the next run
                 run.wrong.append(f"{type(error).__name__}: {error}")
             for pid in leftovers.processes(str(Path(folder) / "state")):  # none may harm the next run
                 with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What must hold of what ranks got, whoever died or joined: I1 to I3."""
+"""Invariants I1 to I3 of the results that ranks got, whichever ranks died or joined."""
 
 from collections.abc import Mapping
 
@@ -6,13 +6,13 @@ from tests.support.kills.script import UNKNOWN, Got, kind_of, wanted
 
 
 def check(got: Mapping[int, Got], survivors: set[int], seed: int, operations: int, elements: int) -> None:
-    """`AssertionError` that names the invariant. The dead are checked as far as they came."""
-    longest = got[min(survivors)]  # of those that lived to the end, the one that began first
+    """Raise `AssertionError` that names the violated invariant; the results of dead ranks are checked, too."""
+    longest = got[min(survivors)]  # the lowest surviving rank began first
     for rank, own in got.items():
         seen = [operation for operation, _, _ in own.results]
         begin = seen[0] if own.joined and seen else 0
         end = operations if rank in survivors else begin + len(seen)
-        # Who joins behind the last operation has nothing left to do.
+        # A rank that joins after the last operation has nothing left to do.
         assert seen == list(range(begin, end)) or (own.joined and not seen), f"I3: rank {rank} returned {seen}"
     _check_changes(got, survivors, longest)
     reported = {operation: (contributors, array) for operation, contributors, array in longest.results}
@@ -34,7 +34,7 @@ def check(got: Mapping[int, Got], survivors: set[int], seed: int, operations: in
 
 
 def _check_changes(got: Mapping[int, Got], survivors: set[int], longest: Got) -> None:
-    """All hear the same of the group, before the same operation; who joined, from then on."""
+    """Check that all ranks hear of the same changes before the same operations, joiners from then on."""
     first = {view: (operation, members) for operation, view, members in longest.changes}
     for rank in survivors:
         own = {view: (operation, members) for operation, view, members in got[rank].changes}

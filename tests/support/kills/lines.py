@@ -1,8 +1,8 @@
-"""``python -m tests.support.kills.lines``: how much code there is of the agreement, and of what drives it.
+"""``python -m tests.support.kills.lines``: count the lines of the agreement and of the code that drives it.
 
 The agreement is ``group/agreement.py`` with ``group/membership.py``. A class or function elsewhere drives it if it
-names the agreement, one of its events or one of its actions. Printed: lines of each, and of the files that they are in.
-Lines are those of the files, with docstrings and comments.
+names the agreement, one of its events or one of its actions. Printed: lines of each, and of the files that contain
+them. Docstrings and comments are counted.
 """
 
 import ast
@@ -27,12 +27,12 @@ class AgreementDriver:
 
 
 def drivers() -> list[AgreementDriver]:
-    """All of them, by file."""
+    """Return all drivers, by file."""
     return [driver for path in sorted(SOURCE.rglob("*.py")) if path not in ITSELF for driver in _of(path)]
 
 
 def lines_of(path: Path) -> int:
-    """Lines of a file."""
+    """Return the number of lines of a file."""
     return path.read_text("utf-8").count("\n")
 
 
@@ -47,7 +47,7 @@ def _of(path: Path) -> Iterator[AgreementDriver]:
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
-    """Names by which a file knows the agreement, its events and its actions."""
+    """Yield names by which a file knows the agreement, its events and its actions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             package, _, own = MODULE.rpartition(".")
@@ -57,7 +57,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print all."""
+    """Print all counts."""
     every = drivers()
     for path in ITSELF:
         print(f"{lines_of(path):6,}  {path.relative_to(ROOT)}")

@@ -19,11 +19,11 @@ from tests.support.kills.virtual import NETWORKS, PLANS
 LOSS = 0.05
 OPERATIONS = 6
 LONGEST_S = 0.03
-"""three leases"""
+"""longest computation between two collectives: three leases"""
 
 
 def draw(seed: int, loss: float) -> tuple[Experiment, int, list[float]]:
-    """What is run, the elements of its arrays, and for how long each member computes."""
+    """Return the experiment, the number of elements, and how long each member computes in seconds."""
     rng = random.Random(f"lossy {seed}")
     plan = rng.choice(PLANS)
     network = NETWORKS[2] if plan == "ps" else rng.choice(NETWORKS)
@@ -41,7 +41,7 @@ def draw(seed: int, loss: float) -> tuple[Experiment, int, list[float]]:
 
 
 def run(seed: int, loss: float = LOSS) -> int:
-    """Play it and check it; `AssertionError` for what must not be. Returns how many frames were sent again."""
+    """Play and check a run; raise `AssertionError` for a violation. Return the number of resent frames."""
     experiment, elements, pauses = draw(seed, loss)
     with Cluster(experiment, incidents=()) as cluster:
         got = {rank: Got() for rank in range(cluster.places)}

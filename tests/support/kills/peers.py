@@ -1,7 +1,7 @@
-"""Members of a group in real time without processes, networks or time: each does a step when it has a turn.
+"""Models of a group's members in real time, without processes, networks or time; each does a step at its turn.
 
 They follow the table in ``runs/real/member.py``, and share no code with it. The data path is a book of contributions: a
-collective is done in an epoch once all of its members have given.
+collective is done in an epoch once all of the epoch's members have contributed.
 """
 
 import itertools
@@ -22,7 +22,7 @@ ELEMENTS = 2
 
 
 class Book:
-    """What was given, by epoch and collective: of each member its kind and numbers."""
+    """Contributions by epoch and collective: the kind and numbers of each member."""
 
     def __init__(self) -> None:
         self.members: dict[int, tuple[int, ...]] = {}
@@ -35,7 +35,7 @@ class Book:
         return set(self.members[epoch]) - self._given.get((epoch, turn), {}).keys()
 
     def result(self, epoch: int, turn: int) -> list[int] | None:
-        """None while somebody is missing."""
+        """Return the result of a collective; None while a contribution is missing."""
         if self.missing(epoch, turn):
             return None
         parts, members = self._given[epoch, turn], self.members[epoch]
@@ -53,20 +53,20 @@ class Book:
 
 
 def packed(message: dict[str, Any], numbers: list[int] | None = None) -> bytes:
-    """A message as it is on the wire, an array behind it."""
+    """Return a message in wire format, with an optional array behind it."""
     array = b""
     if numbers is not None:
-        found = np.array(numbers or [0], np.float32)  # a message has no array of nothing
+        found = np.array(numbers or [0], np.float32)  # a message cannot carry an empty array
         message, array = {**message, "floats": found.size}, found.tobytes()
     text = json.dumps(message).encode()
     return struct.pack("!I", len(text)) + text + array
 
 
 class Line:
-    """A connection to the coordinator that never waits."""
+    """A non-blocking connection to the coordinator."""
 
     def __init__(self, address: str, who: int | str) -> None:
-        """``who``: whose connection it is, as only the kernel can tell."""
+        """Connect; the socket's name contains ``who``, in place of the PID that the kernel reports."""
         self.connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.connection.setblocking(False)
         self.connection.bind(f"\0p4reduce-{os.getpid()}-{next(_NAMES)}-{who}")
@@ -74,7 +74,7 @@ class Line:
         self._buffer = bytearray()
         try:
             self.connection.connect(address)
-        except OSError:  # its queue is full
+        except OSError:  # the listen queue is full
             self.ended = True
 
     def write(self, data: bytes) -> None:
@@ -84,7 +84,7 @@ class Line:
             return
 
     def read(self) -> list[tuple[dict[str, Any], list[int]]]:
-        """Messages that have come whole."""
+        """Return messages that have arrived completely, with their arrays."""
         try:
             while data := self.connection.recv(1 << 16):
                 self._buffer += data
@@ -112,7 +112,7 @@ class Line:
 
 
 class Peer:
-    """One member, or one that joins; ``got`` fills up as it goes, ``ended`` says how it ended."""
+    """A member, or a rank that joins; ``got`` collects its results, ``ended`` tells how it ended."""
 
     def __init__(
         self, address: str, rank: int, members: tuple[int, ...], seed: int, operations: int, book: Book
@@ -120,7 +120,7 @@ class Peer:
         self.rank, self.got, self.ended = rank, Got(), ""
         self.stopped = self.left = False
         self.sent: list[bytes] = []
-        """what it has said, for who says it again"""
+        """messages sent so far, which a traitor repeats"""
         self._rng = random.Random(f"{seed}/{rank}")
         self._seed, self._operations, self._book = seed, operations, book
         self._members = self._known = members
@@ -138,7 +138,7 @@ class Peer:
         self._beat_at = 0.0
         self._result: tuple[list[int], tuple[int, ...]] | None = None
         self._taken = False
-        """Whether the last result was another one's, and the script has not got it yet."""
+        """True if the last result came with a commit and has not been returned to the script yet."""
         self.got.begun, self.got.joined = members, not members
         self.line = Line(address, rank)
         self.say({"join": rank, "pid": 1})
@@ -156,7 +156,7 @@ class Peer:
         self.line.write(self.sent[-1])
 
     def step(self, now: float) -> None:
-        """What it does when it has a turn."""
+        """Do one step."""
         if self.stopped or self.done:
             return
         for message, numbers in self.line.read():
@@ -216,7 +216,7 @@ class Peer:
         self._term = self._held = None
 
     def _interrupt(self) -> None:
-        """It stops; what had come by then counts."""
+        """Stop the current collective, unless its result has arrived, and answer the coordinator."""
         if self._trying and self._rng.random() < 0.5:
             self._finish_what_came()
         self._trying = False
@@ -265,7 +265,7 @@ class Peer:
         self._book.give(self._epoch, self._finished, self.rank, kind, numbers)
 
     def _hears(self) -> bool:
-        """Of the next change of its group, if it or a later one is to be heard of now."""
+        """Process the next change of the group if it or a later one is due; return whether it was."""
         due = False
         for change in self._changes[self._view :]:
             lost = {int(member) for member in change["lost"]}
@@ -292,7 +292,7 @@ class Peer:
         self._return(numbers, contributors)
 
     def _return(self, numbers: list[int], contributors: tuple[int, ...]) -> None:
-        """The script gets a result."""
+        """Return a result to the script."""
         if self._told:
             self.got.results.append((self._operation, contributors, numbers))
             self._operation += 1

@@ -2,12 +2,12 @@
 
 ``python -m tests.support.kills.played FOLDER SEED OPERATIONS ELEMENTS``
 
-What it saw is left in FOLDER as it goes, a line of JSON each, with the time of the machine's monotonic clock.
-``FAULTS`` (JSON) says what a rank does to itself before an operation: ``{"2": {"5": "kill"}}``; "stop" is for good,
-"pause" for half a second. For who joins the moments are "begun" (the process is there), "knocked" (it has asked to be
-let in), "admitted" (it has not called yet) and the operations, of which -1 is the one that brings it the state.
-``AWAIT`` (JSON, ``{"10": {"3": "knocked", "4": "held"}}``): before operation 10 ranks of the start wait until rank 3
-has asked, and 4, too, and they were told to begin nothing. "refused": until it was told that it cannot come in.
+The rank writes its results to FOLDER as it goes, one JSON line each, with the time of the machine's monotonic clock.
+``FAULTS`` (JSON) lists what a rank does to itself before an operation: ``{"2": {"5": "kill"}}``; "stop" is permanent,
+"pause" lasts half a second. For a joining rank the moments are "begun" (its process runs), "knocked" (it has asked to
+join), "admitted" (it has not called yet) and the operations, of which -1 is the one that brings it the state. ``AWAIT``
+(JSON, ``{"10": {"3": "knocked", "4": "held"}}``): before operation 10 the initial ranks wait until rank 3 has asked to
+join, and until rank 4 has asked and they were told to begin no operation. "refused": until the rank was refused.
 """
 
 import json
@@ -35,7 +35,7 @@ def strike(what: str) -> None:
 
 
 class _Lines(list):
-    """A list whose items are on disk at once."""
+    """A list that writes appended items to a file at once."""
 
     def __init__(self, name, file):
         self._name, self._file = name, file
@@ -47,19 +47,19 @@ class _Lines(list):
 
 
 def lines(folder: Path, rank: int) -> list[list]:
-    """What a rank wrote so far: kind, what, when (nanoseconds)."""
+    """Return a rank's lines so far: kind, content, time (nanoseconds)."""
     path = folder / f"got-{rank}"
     return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
 
 def results(folder: Path, rank: int) -> int:
-    """How many results it has; -1 before it has joined."""
+    """Return the number of a rank's results; -1 before it has started."""
     path = folder / f"got-{rank}"
     return path.read_text().count('\n["results"') if path.exists() else -1
 
 
 def read(folder: Path, ranks: int) -> dict[int, Got]:
-    """What all ranks saw, the dead as far as they came."""
+    """Return the observations of all ranks, those of dead ranks up to their death."""
     found = {}
     for rank in range(ranks):
         got = found[rank] = Got()
@@ -90,7 +90,7 @@ def main() -> None:
                 strike(what)
 
     def before_each(operation: int) -> None:
-        time.sleep(pause_s * ((me * 7 + operation * 3) % 5) / 5)  # it computes
+        time.sleep(pause_s * ((me * 7 + operation * 3) % 5) / 5)  # computation
         for rank, until in ({} if comm.joined else awaits.get(str(operation), {})).items():
             wanted = "refused" if until == "refused" else "knocked"
             while not any(kind == wanted for kind, *_ in lines(folder, int(rank))):
@@ -124,7 +124,7 @@ def main() -> None:
 
 
 class _Held:
-    """Whether the coordinator has asked to begin no other operation, as somebody wants to join."""
+    """Flag that the coordinator has asked to begin no operation, because a rank wants to join."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()

@@ -48,10 +48,11 @@ from tests.support.real import leftovers
 
 PROCESS_S, HOST_S, SWITCH_S, RESUMED_S = 0.1, 1.5, 1.0, 2.5
 AWAY_S = SWITCH_S - 0.3
-"""the rest is for loading the program"""
+"""time for which a switch may be away; the rest is for loading the program"""
 BARS = {"killed": PROCESS_S, "stopped": HOST_S, "switch": SWITCH_S, "restarted": SWITCH_S, "link": HOST_S}
 STOPPED_S = 75.0
-"""A switch has 60 s to start, an answer over P4Runtime 30 s, the loading of a program some more."""
+"""Bar for the end of a run with a stopped switch: 60 s for its start, 30 s for a P4Runtime answer, plus the program's
+loading."""
 MOMENTARY_S = 0.2
 MOMENTS = ("start", "installing", "running", "end")
 KINDS = ("worker", "switch", "link", "frozen", "stop", "restart", "join", "forged", "standstill", "controller", "abort")
@@ -80,12 +81,12 @@ comm.close()
 
 @dataclass
 class Times:
-    """Seconds, by what was struck."""
+    """Measured times in seconds, by kind of strike."""
 
     detected: dict[str, list[float]] = field(default_factory=dict)
     resumed: dict[str, list[float]] = field(default_factory=dict)
     joined: dict[str, list[float]] = field(default_factory=dict)
-    """From when somebody asks until it may call."""
+    """from a rank's request to join until it may call"""
     ended: list[float] = field(default_factory=list)
 
     def show(self) -> None:
@@ -126,7 +127,7 @@ def soak(chosen: argparse.Namespace, folder: Path) -> int:
         run = Run(chosen, folder / f"run-{seed}", rng, seed, times)
         try:
             run.play(kind)
-        except Exception as error:  # whatever it is, the next one is drawn
+        except Exception as error:  # the soak continues with the next run
             run.wrong.append(f"{type(error).__name__}: {error}")
         left = leftovers.wait_until_gone(os.environ["XDG_STATE_HOME"])
         run.wrong += [f"left {left}"] if left else []
@@ -147,10 +148,10 @@ def soak(chosen: argparse.Namespace, folder: Path) -> int:
 
 
 class Run:
-    """One run; ``wrong`` is what did not hold."""
+    """One run; ``wrong`` lists its violations."""
 
     _weights: ClassVar[set[str]] = set()
-    """Of a training that nothing ends."""
+    """Hash of the weights of an undisturbed training."""
 
     def __init__(self, chosen: argparse.Namespace, folder: Path, rng: random.Random, seed: int, times: Times) -> None:
         folder.mkdir()
@@ -160,9 +161,9 @@ class Run:
         self._again: list[subprocess.Popen] = []
         self._forged: list[socket.socket] = []
         self._away_s = 0.0
-        """for how long nobody could connect to a switch"""
+        """longest time for which a switch could not be reached, in seconds"""
         self._joiners: dict[int, str | None] = {}
-        """Who joins, and when it is killed."""
+        """Joining ranks, and the moment at which each is killed (None: never)."""
 
     def play(self, kind: str) -> None:
         try:
@@ -209,7 +210,7 @@ class Run:
         self._survived(process.returncode, out, err, struck, elements)
 
     def _draw_joins(self) -> tuple[list[str], dict[str, str]]:
-        """Flags for ranks that join, and an environment: at which moment they are killed, and who waits for them."""
+        """Return flags for joining ranks, and environment variables: when they are killed, and who waits for them."""
         rng, awaits = self._rng, {}
         count = rng.choice((1, 1, 2))
         for rank in range(RANKS, RANKS + count):
@@ -223,7 +224,7 @@ class Run:
         return flags, {"FAULTS": json.dumps(faults), "AWAIT": json.dumps({str(rng.randrange(3, 20)): awaits})}
 
     def _draw(self, kind: str, topology: str) -> list[tuple[str, str, int, int]]:
-        """What is done to whom once which rank has how many results."""
+        """Return strikes: (kind, victim, rank, results), each due once ``rank`` has that many results."""
         rng = self._rng
         if kind in {"restart", "join"}:
             found = [("killed", str(rng.randrange(1, RANKS)), 0, rng.randrange(1, 30))] if rng.random() < 0.4 else []
@@ -246,7 +247,7 @@ class Run:
         return sorted(found, key=lambda one: one[3])
 
     def _reach(self, process: subprocess.Popen, rank: int, results: int) -> bool:
-        """Wait until a rank has so many results, and a little; False when the run ended before."""
+        """Wait until a rank has ``results`` results, and a little; return False if the run ended before."""
         while process.poll() is None:
             had = [played.results(self._folder, one) for one in range(RANKS)]
             if min(had) >= 0 and had[rank] >= results:
@@ -257,7 +258,7 @@ class Run:
         return False
 
     def _strike(self, what: str, victim: str) -> int:
-        """When it was done; 0 for one that was late: who has all results has no part in the group any more."""
+        """Strike; return the time in nanoseconds, 0 if the victim had all results and so left the group already."""
         if what in {"killed", "stopped", "paused"}:
             (_, pid, _), *_ = played.lines(self._folder, int(victim))
             at = time.monotonic_ns()
@@ -309,7 +310,7 @@ class Run:
             time.sleep(pause_s)
 
     def _stop_switch(self) -> None:
-        """A switch is stopped, whatever the run is at."""
+        """Stop a switch at a random moment of a run, and check the outcome."""
         rng = self._rng
         topology, switches = rng.choice(((NETWORK, ("leaf1", "leaf2", "spine1", "spine2")), ("star:hosts=7", ("s1",))))
         moment, switch, took = (
@@ -348,7 +349,7 @@ class Run:
             if decisions and took == MOMENTARY_S:
                 self.wrong.append("the group changed")
             lost = {int(rank): why for decision in decisions for rank, why in decision["lost"].items()}
-            if any("reached" not in why for why in lost.values()):  # as those are whose leaf switch it is
+            if any("reached" not in why for why in lost.values()):  # members behind the stopped leaf switch
                 self.wrong.append(f"lost {lost}")
             check(played.read(self._folder, RANKS), set(range(RANKS)) - set(lost), self._seed, OPERATIONS, 50)
             return
@@ -361,7 +362,7 @@ class Run:
             self.wrong.append(f"no clear error: {said}")
 
     def _await(self, process: subprocess.Popen, moment: str, switch: str) -> int | None:
-        """The process of a switch when a run has come to a moment, and a little later."""
+        """Wait until a run has reached a moment, and a little more; return the switch's process."""
         late_s = self._rng.uniform(0, 0.3)
         while process.poll() is None:
             pid = strikes.switch_process(switch)
@@ -378,7 +379,7 @@ class Run:
         return None
 
     def _begin_anew(self, switch: str) -> int:
-        """A switch is killed and started again, or begins anew by itself; when it is away."""
+        """Restart a switch; return the time at which it went away, in nanoseconds."""
         at = time.monotonic_ns()
         if self._chosen.target == "embedded":
             session.begin_anew(self._folder / "restarts", switch)
@@ -392,7 +393,7 @@ class Run:
         return at
 
     def _cut(self, switch: str, other: str) -> int:
-        """Switch an interface off at one end: a spine's, or a host's (BMv2 hears of nothing more where its own is)."""
+        """Switch off an interface at one end: a spine's, or a host's (BMv2 gets no frames if its own is off)."""
         at = time.monotonic_ns()
         if switch.startswith("spine"):
             strikes.cut(strikes.process(strikes.is_session) or 0, f"{switch}-{load(NETWORK).port(switch, other)}")
@@ -414,7 +415,7 @@ class Run:
         decisions = result["network"].get("membership", [])
         lost = {int(rank): reason for decision in decisions for rank, reason in decision["lost"].items()}
         got = played.read(self._folder, RANKS + len(self._joiners))
-        if self._chosen.target == "bmv2":  # away for too long
+        if self._chosen.target == "bmv2":  # hosts behind a switch that was away for too long
             gone |= {
                 rank for rank, why in lost.items() if "reached" in why and any(w == "restarted" for w, *_ in struck)
             }
@@ -442,7 +443,7 @@ class Run:
                 )
             ]
             if what in {"switch", "link", "restarted"} and not of:
-                continue  # the tree has no need of it
+                continue  # the tree does not use it
             self._note(self._times.detected, what, (of[0]["noticed_ns"] - at) / 1e9)
             begun = of[0]["resumed_ns"]
             firsts = [
@@ -460,7 +461,7 @@ class Run:
         if seconds > bar:
             self.wrong.append(f"{what}: {seconds:.3f} s, bar {bar} s")
 
-    # --- one that ends, or starts anew
+    # --- a training that ends, or starts anew
 
     def _training(self, restarted: bool) -> None:
         script = self._folder / "script.py"

@@ -1,6 +1,7 @@
-"""What ranks do while others die, and what they should get: integers, so that sums are exact in any number format.
+"""The script that ranks run while others die, and its expected results: integers, whose sums are exact everywhere.
 
-Shares no code with what it tests: arrays come from a hash of (seed, operation, rank), sums from Python's own integers.
+It shares no code with the tested package: arrays come from a hash of (seed, operation, rank), sums from Python's
+integers.
 """
 
 import hashlib
@@ -14,32 +15,32 @@ KINDS = ("float", "float", "int", "broadcast", "gather", "barrier")
 
 
 def given(seed: int, operation: int, rank: int, elements: int) -> list[int]:
-    """What a rank gives: small integers, different in every element."""
+    """Return a rank's contribution: small integers, different in every element."""
     block = hashlib.shake_128(f"{seed}/{operation}/{rank}".encode()).digest(2 * elements)
     return [int.from_bytes(block[2 * i : 2 * i + 2], "big") % 2000 - 1000 for i in range(elements)]
 
 
 def kind_of(seed: int, operation: int) -> str:
-    """Which collective it is."""
+    """Return the kind of an operation's collective."""
     return KINDS[hashlib.sha256(f"{seed}:{operation}".encode()).digest()[0] % len(KINDS)]
 
 
 @dataclass
 class Got:
-    """What one rank saw, in order."""
+    """Observations of one rank, in order."""
 
     results: list[tuple[int, tuple[int, ...], list[int]]] = field(default_factory=list)
-    """Operation, the reported contributors, the array."""
+    """(operation, reported contributors, array)"""
     changes: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
-    """Operation that was not carried out, view, members."""
+    """(operation that was not carried out, view, members)"""
     begun: tuple[int, ...] = ()
-    """Members when it came in."""
+    """Members when the rank began or joined."""
     joined: bool = False
     ended: str = ""
 
 
 UNKNOWN = -1
-"""the operation of one that has not got the others' state yet"""
+"""operation of a joined rank that has not received the others' state yet"""
 
 
 def play(
@@ -51,9 +52,9 @@ def play(
     pause_s: float = 0.0,
     before_each: Callable[[int], None] = lambda operation: None,
 ) -> None:
-    """One rank's script: collectives in order, each until it is done; ``got`` fills up as it goes.
+    """Run one rank's script: collectives in order, each repeated until it is done; ``got`` collects the results.
 
-    Its state is the number of the operation, which newcomers get from the first rank.
+    The script's state is the number of the operation, which joining ranks get from the first rank.
     """
     from p4reduce.group.errors import ClusterError, GroupChanged
 
@@ -88,7 +89,7 @@ def play(
                 members = comm.members
                 out = np.zeros((comm.size, elements), np.float32)
                 comm.all_gather(array, out)
-                whole = np.zeros((64, elements), np.float32)  # by ranks of the start
+                whole = np.zeros((64, elements), np.float32)  # indexed by initial rank
                 for place, member in enumerate(members):
                     whole[member] = out[place]
                 array = whole.reshape(-1)
@@ -107,7 +108,7 @@ def play(
 
 
 def wanted(seed: int, operation: int, contributors: tuple[int, ...], elements: int, root: int) -> list[int]:
-    """The exact result for a set of contributors, as ranks of the start; ``root``: of a broadcast."""
+    """Return the exact result for a set of contributors (initial ranks); ``root`` is the root of a broadcast."""
     kind = kind_of(seed, operation)
     if kind in {"float", "int"}:
         columns = zip(*(given(seed, operation, rank, elements) for rank in contributors), strict=True)

@@ -1,7 +1,7 @@
-"""A session in real time whose embedded switches begin anew when they are told to.
+"""A real-time session whose embedded switches restart on request.
 
-``python -m tests.support.kills.session``: as ``p4reduce.runs.real.session``; names of switches are read, a line each,
-from the named pipe ``$RESTARTS``. With ``launch ...`` behind it: as ``p4reduce launch ...``, by such sessions.
+``python -m tests.support.kills.session`` acts as ``p4reduce.runs.real.session``. It reads names of switches to restart
+from the pipe ``$RESTARTS``, one a line; with arguments it acts as ``p4reduce`` with such a session.
 """
 
 import os
@@ -16,7 +16,7 @@ MODULE = "tests.support.kills.session"
 
 
 def listen(target: targets.EmbeddedTarget) -> None:
-    with os.fdopen(os.open(os.environ["RESTARTS"], os.O_RDWR)) as told:  # never at its end
+    with os.fdopen(os.open(os.environ["RESTARTS"], os.O_RDWR)) as told:  # O_RDWR: no end of file
         for line in told:
             switch = target._topology.node(line.strip())
             target.host.server.restart(switch.index + 1)
@@ -24,7 +24,7 @@ def listen(target: targets.EmbeddedTarget) -> None:
 
 def main() -> None:
     if sys.argv[1:]:
-        # Nothing else differs from the session of p4reduce.
+        # the command line of p4reduce, with this module as its session
         run.SESSION = (sys.executable, "-m", MODULE)
         runpy.run_module("p4reduce.cli.entry", run_name="__main__")
         return
@@ -39,8 +39,8 @@ def main() -> None:
 
 
 def begin_anew(pipe: Path, switch: str) -> None:
-    """Tell the session of this pipe."""
-    with os.fdopen(os.open(pipe, os.O_RDWR), "w") as told:  # even if it has ended
+    """Ask the session that reads this pipe to restart a switch."""
+    with os.fdopen(os.open(pipe, os.O_RDWR), "w") as told:  # does not block if the session has ended
         told.write(f"{switch}\n")
 
 

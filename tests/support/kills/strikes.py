@@ -1,4 +1,4 @@
-"""What a soak in real time does to processes, interfaces and switches."""
+"""Strikes of real-time soaks against processes, interfaces and switches."""
 
 import contextlib
 import fcntl
@@ -24,7 +24,7 @@ SESSION = "p4reduce.runs.real.session"
 
 
 def arguments(pid: int) -> str:
-    """The command of a process, on a line."""
+    """Return the command line of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode().replace("\0", " ")
     except OSError:
@@ -32,30 +32,30 @@ def arguments(pid: int) -> str:
 
 
 def is_rank(pid: int) -> bool:
-    """Whether it is a rank of a script of the soak's own."""
+    """Return whether a process is a rank of the soak's own script."""
     return "script.py" in (said := arguments(pid)) and "launch" not in said
 
 
 def is_session(pid: int) -> bool:
-    """Whether it is the session of a run; what launches one may be started by a module of the same name."""
+    """Return whether a process is a run's session; a launcher may run the same module, but with arguments."""
     return arguments(pid).split()[-2:] in (["-m", SESSION], ["-m", session.MODULE])
 
 
 def process(fits: Callable[[int], bool]) -> int | None:
-    """The first process of the soak that fits."""
+    """Return the first process of the soak that fits, or None."""
     found = sorted(leftovers.processes(os.environ["XDG_STATE_HOME"]))
     return next((pid for pid in found if fits(pid)), None)
 
 
 def coordinator_of(rank_pid: int) -> str:
-    """The address of the coordinator that a rank was told of."""
+    """Return the address of a rank's coordinator."""
     environment = Path(f"/proc/{rank_pid}/environ").read_bytes().split(b"\0")
     path = next(entry.partition(b"=")[2] for entry in environment if entry.startswith(f"{SPEC}=".encode()))
     return str(json.loads(Path(path.decode()).read_text())["coordinator"])
 
 
 def forge(address: str, rng: random.Random, ranks: int) -> list[socket.socket]:
-    """Connections that say what is not theirs to say, or nothing; whoever calls closes them."""
+    """Open connections that send forged messages, noise or nothing; the caller closes them."""
     found = []
     names = [*range(ranks + 2), -1, True, 10**30, "0", None]
     more = ({"left": 0}, {"stopped": 1, "finished": 9}, {"array": 1}, {"beat": None}, {"excluded": "you"}, {})
@@ -65,30 +65,31 @@ def forge(address: str, rng: random.Random, ranks: int) -> list[socket.socket]:
         connection.connect(address)
         forged = remote.pack({"join": rng.choice(names), "pid": os.getpid()}) + remote.pack(rng.choice(more))
         said = (b"", forged, forged, forged[: rng.randrange(len(forged))], b"\xff" * 9, rng.randbytes(30))
-        with contextlib.suppress(OSError):  # it was closed already
+        with contextlib.suppress(OSError):  # the coordinator has closed it already
             connection.send(rng.choice(said))
     return found
 
 
 def switch_process(switch: str) -> int | None:
-    """BMv2's, which writes the log of that name."""
+    """Return the process of a BMv2 switch, which writes the log of its name."""
     return process(lambda pid: _writes_to(pid, f"/{switch}.log"))
 
 
 def listens(pid: int) -> bool:
-    """Whether a switch answers over P4Runtime by now: a socket of its namespace listens at its port."""
+    """Return whether a switch's P4Runtime port listens in its network namespace."""
     found = re.search(r"--grpc-server-addr \S+:(\d+)", arguments(pid))
     if found is None:
-        return False  # what starts it has not become it yet
+        return False  # the process has not executed BMv2 yet
     port = int(found[1])
     rows = (line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:])
     return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
 
 
 def restart_bmv2(switch: str, log: Path, away_s: float) -> "tuple[subprocess.Popen[bytes], float] | None":
-    """Kill a switch, and start the same again where it was, ``away_s`` later; whoever calls ends it.
+    """Kill a switch, and start it again in its namespace ``away_s`` seconds later.
 
-    The process, and after how many seconds somebody could connect again.
+    Return the process, which the caller ends, and the seconds until it accepted connections; None if there is no such
+    switch.
     """
     pid = switch_process(switch)
     if pid is None:
@@ -120,7 +121,7 @@ def restart_bmv2(switch: str, log: Path, away_s: float) -> "tuple[subprocess.Pop
 
 
 def cut(pid: int, interface: str) -> None:
-    """Switch an interface of a process's namespace off."""
+    """Switch off an interface in a process's network namespace."""
     namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
     try:
         inside(namespace, lambda: _switch_off(interface))
@@ -129,7 +130,7 @@ def cut(pid: int, interface: str) -> None:
 
 
 def _switch_off(interface: str) -> None:
-    """As root: SIOCGIFFLAGS and SIOCSIFFLAGS of netdevice(7), without IFF_UP."""
+    """Clear IFF_UP with SIOCGIFFLAGS and SIOCSIFFLAGS of netdevice(7); needs root."""
     request = struct.Struct("16sH22x")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         _, flags = request.unpack(fcntl.ioctl(any_socket, 0x8913, request.pack(interface.encode(), 0)))

@@ -1,4 +1,4 @@
-"""One group in virtual time in which members, links and switches end, hosts join and switches begin anew, by a seed."""
+"""A group in virtual time with random failures, joins and restarts of switches, drawn from a seed."""
 
 import random
 from collections import Counter
@@ -20,19 +20,19 @@ LINK_MS = 5
 NETWORKS = ("star:hosts=4", "leaf-spine:leaves=2,spines=2,hosts=2", "leaf-spine:leaves=2,spines=2,hosts=3,servers=1")
 PLANS = ("steiner", "steiner", "mst", "spt", "ring", "ps")
 SEVERAL = ("packing", "packing", "striped", "rina", "halving-doubling", "double-binary-tree", "hierarchical", "best")
-"""plans of several trees, in most of which workers add up for others; of every fourth group"""
+"""plans of several trees, in most of which workers aggregate for others; used in every fourth group"""
 OPERATIONS, ELEMENTS = 8, 700
 
 
 @dataclass
 class Seen:
-    """What came of one group."""
+    """Result of one group."""
 
     incidents: list[Incident]
     outcome: str
     """``shrunk``, ``grown``, ``rerouted``, ``untouched`` or ``ended``."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    """Of the decisions."""
+    """Number of decisions by outcome."""
     noticed_ms: list[float] = field(default_factory=list)
     resumed_ms: list[float] = field(default_factory=list)
     deaths: int = 0
@@ -40,7 +40,7 @@ class Seen:
 
 
 def draw(seed: int) -> tuple[Experiment, list[Incident]]:
-    """A network, a plan, faults, and 1 to 3 deaths: some while the group is still dealing with another one."""
+    """Return an experiment (network, plan, faults) and its incidents: 1 to 3 failures, some in quick succession."""
     rng = random.Random(seed)
     network, plan = rng.choice(NETWORKS), rng.choice(PLANS)
     if seed % 4 == 3:
@@ -80,7 +80,7 @@ def draw(seed: int) -> tuple[Experiment, list[Incident]]:
 
 
 def _with_restarts(network: str, incidents: list[Incident], rng: random.Random) -> list[Incident]:
-    """One or two switches begin anew: at once, or after they were away for less or more than a lease."""
+    """Add one or two restarts of switches: at once, or after an outage of less or more than a lease."""
     found = [*incidents]
     for _ in range(rng.choice((1, 1, 2))):
         switch = "s1" if network.startswith("star") else rng.choice(("spine1", "spine2", "leaf1", "leaf2"))
@@ -92,7 +92,7 @@ def _with_restarts(network: str, incidents: list[Incident], rng: random.Random) 
 def _with_joins(
     experiment: Experiment, incidents: list[Incident], hosts: list[str], rng: random.Random
 ) -> tuple[Experiment, list[Incident]]:
-    """One or two hosts join: one that was kept aside, one that died, or one that begins anew under its old self."""
+    """Add one or two joins: of a host kept in reserve, of one that died, or of one that restarts."""
     places = hosts[: len(hosts) - rng.randrange(2)]
     experiment = experiment.model_copy(update={"workers": len(places)})
     there = [one for one in incidents if one.kind not in {"host", "process"} or one.what in places]
@@ -103,7 +103,7 @@ def _with_joins(
 
 
 def run(seed: int) -> Seen:
-    """Play it and check it; `AssertionError` for what must not be."""
+    """Play and check a group; raise `AssertionError` for a violation."""
     experiment, incidents = draw(seed)
     seen = Seen(incidents, "untouched")
     with Cluster(experiment, incidents=incidents) as cluster:
@@ -130,7 +130,7 @@ def run(seed: int) -> Seen:
             words = ("rank", "cannot", "lost", "nobody", "fallen")
             assert any(word in ended for word in words), f"an error that does not say who: {ended}"
             happened = [one.at_ps for one in incidents if one.at_ps <= now]
-            # Others may be computing when it happens; they hear of it when they wait.
+            # Members that compute meanwhile notice it only when they wait.
             late = (now - max(happened[-1], cluster.carrier.waiting_since_ps)) / MS
             assert late <= RESUMED_MS, f"ended after {late} ms"
         elif survivors:
@@ -147,7 +147,7 @@ def run(seed: int) -> Seen:
 
 
 def _watch(controller) -> tuple[Counter, Counter]:
-    """Count every (job, epoch) and generation that is installed from now on, and what is there."""
+    """Count the (job, epoch) and generation of every plan that is installed now or later."""
     keys = Counter((plan.job, plan.epoch) for plan in controller.installed)
     generations = Counter(plan.generation for plan in controller.installed)
     install = controller.install
@@ -176,14 +176,14 @@ def _check_decisions(cluster: Cluster, survivors: set[int]) -> None:
 
 
 def _check_times(cluster: Cluster, incidents: list[Incident], seen: Seen) -> None:
-    """From what happened last, or from when all were waiting for a result, to the decision and to going on."""
+    """Check the times from the last incident, or from when all members waited, to decision and resumption."""
     for one in cluster.carrier.restored:
         known = [incident for incident in incidents if incident.at_ps <= one.noticed_ps]
         since = max(one.began_ps, known[-1].at_ps)
         noticed, resumed = (one.noticed_ps - since) / MS, (one.resumed_ps - since) / MS
         seen.noticed_ms.append(noticed)
         seen.resumed_ms.append(resumed)
-        # One whose contributions are all there is only named when it does not answer those who stop for another one.
+        # A dead member whose contributions are complete is noticed only when it does not answer the next prepare.
         before = [incident.at_ps for incident in known[:-1] if incident.at_ps > known[-1].at_ps - DETECTED_MS * MS]
         assert noticed <= DETECTED_MS + (ANSWERED_MS if before else 0), f"noticed after {noticed} ms"
         assert resumed <= RESUMED_MS, f"resumed after {resumed} ms"
@@ -192,7 +192,7 @@ def _check_times(cluster: Cluster, incidents: list[Incident], seen: Seen) -> Non
 
 
 def _check_leftovers(cluster: Cluster) -> None:
-    """In the switches that are there: entries of the jobs that are installed, and no others; no slot is lost."""
+    """Check that reachable switches have no entries but those of installed jobs, and that no slot is lost."""
     controller = cluster.carrier.switches.controller
     carrier = cluster.carrier
     for plan in controller.installed:

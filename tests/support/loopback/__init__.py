@@ -1,1 +1,1 @@
-"""An in-memory network for tests of endpoints: hosts, lossy wires, one switch that sums perfectly."""
+"""An in-memory network for tests of endpoints: hosts, lossy wires and an ideal aggregating switch."""

@@ -1,4 +1,4 @@
-"""What endpoints should end with, computed at once from all workers' arrays."""
+"""Expected results of endpoints, computed directly from all workers' arrays."""
 
 from math import ceil
 
@@ -11,12 +11,12 @@ Floats = NDArray[np.float32]
 
 
 def chunks_of(array: Floats, lanes: int) -> list[Floats]:
-    """The array in chunks, the last one short."""
+    """Return the array in chunks; the last one may be shorter."""
     return [array[begin : begin + lanes] for begin in range(0, len(array), lanes)]
 
 
 def quantized_sum(sources: list[Floats], lanes: int, numbers: Numbers, members: int | None = None) -> Floats:
-    """The sum as the network makes it: integers, chunk by chunk, with the largest exponent of any worker."""
+    """Return the network's sum: integers, chunk by chunk, with the largest exponent of any worker."""
     n = members or len(sources)
     sums = []
     for pieces in zip(*(chunks_of(source, lanes) for source in sources), strict=True):
@@ -27,7 +27,7 @@ def quantized_sum(sources: list[Floats], lanes: int, numbers: Numbers, members: 
 
 
 def rank_order_sum(sources: list[Floats]) -> Floats:
-    """float32 sums in the order of ranks."""
+    """Return the float32 sum in the order of ranks."""
     total = sources[0].copy()
     for source in sources[1:]:
         total = total + source
@@ -35,7 +35,7 @@ def rank_order_sum(sources: list[Floats]) -> Floats:
 
 
 def ring_sum(sources: list[Floats], lanes: int) -> Floats:
-    """float32 sums in the order of the ring: segment s starts at rank s and goes round."""
+    """Return the float32 sum in the ring's order: segment s starts at rank s and passes every rank."""
     n = len(sources)
     length = len(sources[0])
     segment = ceil(ceil(length / lanes) / n) * lanes

@@ -1,6 +1,7 @@
-"""What a job that speculates on exponents should do, from the inputs of its operations alone: nothing of the package.
+"""Expected behaviour of a job that speculates on exponents, from the inputs of its operations alone.
 
-Rules as in docs/protocol.md: of the last eight sums of a length, the largest exponent of a chunk and one bit more.
+It shares no code with the package. Rules as in docs/protocol.md: of the last eight sums of a length, the largest
+exponent of a chunk plus one bit.
 """
 
 from collections import defaultdict
@@ -14,13 +15,13 @@ Floats = NDArray[np.float32]
 
 
 def exponent(values: Floats) -> int:
-    """The smallest e with abs(x) < 2**e, at least -126, plus 127; 0 of zeros."""
+    """Return the smallest e with abs(x) < 2**e, at least -126, plus 127; 0 for zeros."""
     largest = float(np.abs(values).max())
     return 0 if largest == 0 else max(frexp(largest)[1], -126) + 127
 
 
 def added(pieces: list[Floats], biased: int) -> Floats:
-    """The sum of a chunk of all workers with this exponent: q = rint(x * 2**(30-h-e)), y = sum * 2**(e+h-30)."""
+    """Return a chunk's sum over all workers with this exponent: q = rint(x * 2**(30-h-e)), y = sum * 2**(e+h-30)."""
     shift = 30 - ceil(log2(len(pieces))) - (biased - 127 if biased else 30)
     if not biased:
         return np.zeros(len(pieces[0]), np.float32)
@@ -31,18 +32,18 @@ def added(pieces: list[Floats], biased: int) -> Floats:
 
 @dataclass
 class Oracle:
-    """Told of each sum of a job in its order, it says what comes of it."""
+    """Model of a job's speculation; it is given each sum of the job in order."""
 
     lanes: int
     count: int
-    """first chunks that are guessed"""
+    """number of leading chunks whose exponents are guessed"""
     seen: dict[int, list[list[int]]] = field(default_factory=lambda: defaultdict(list))
     useless: set[int] = field(default_factory=set)
 
     def expect(self, sources: list[Floats], known: int, lossy: bool = False) -> tuple[Floats, int]:
-        """The sum, and how many chunks come twice.
+        """Return the sum, and the number of chunks that are sent twice.
 
-        known: first chunks whose exponents were announced ahead. lossy: somebody has said before that chunks are lost.
+        known: leading chunks whose exponents were announced. lossy: some member has reported lost chunks before.
         """
         length = len(sources[0])
         chunks = [[one[at : at + self.lanes] for one in sources] for at in range(0, length, self.lanes)]

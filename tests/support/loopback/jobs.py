@@ -1,4 +1,4 @@
-"""Whole jobs on the in-memory network: made, run, compared."""
+"""Whole jobs on the in-memory network: construction, runs and comparison."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,14 +17,14 @@ from tests.support.loopback.network import SWITCH_IP, Faults, Network, host, swi
 from tests.support.loopback.perfect_switch import PerfectSwitch
 
 several = settings(max_examples=examples(7, 100), deadline=None)
-"""how many jobs a property test runs"""
+"""settings of property tests, with the number of jobs that they run"""
 NO_FAULTS = Faults()
 BLOCK_FLOAT = BlockFloat()
 TIMING = Timing()
 
 
 def random_arrays(workers: int, length: int, seed: int) -> list[Floats]:
-    """One float32 array for each worker, of magnitudes that differ between chunks and workers."""
+    """Return one float32 array for each worker; magnitudes differ between elements and workers."""
     rng = np.random.default_rng(seed)
     scale = 2.0 ** rng.integers(-12, 12, (workers, length))
     return [row.astype(np.float32) for row in rng.standard_normal((workers, length)) * scale]
@@ -68,26 +68,26 @@ class Job:
         self.network = Network(self.endpoints, self.faults, {SWITCH_IP: self.switch.frame})
 
     def post(self, worker: list[Post], server: Post | None = None) -> None:
-        """The server's operation first, then each worker's."""
+        """Post the server's operation first, then each worker's."""
         if server is not None:
             self.endpoints.post(self.ps, server)
         for index, operation in zip(self.workers, worker, strict=True):
             self.endpoints.post(index, operation)
 
     def run(self, worker: list[Post], server: Post | None = None) -> None:
-        """Posts, and runs until all are done."""
+        """Post operations, and run until all are done."""
         self.post(worker, server)
         self.network.run()
         self.assert_done()
 
     def assert_done(self) -> None:
-        """Every endpoint has its results."""
+        """Assert that every endpoint is done."""
         for index in range(len(self.endpoints)):
             status = self.endpoints.status(index)
             assert status.state is EndpointState.DONE, status
 
     def all_reduce(self, sources: list[Floats], *, in_place: bool = False) -> list[Floats]:
-        """Each worker's result."""
+        """Run an all-reduce; return each worker's result."""
         targets = [source.copy() for source in sources] if in_place else [np.zeros_like(source) for source in sources]
         given = targets if in_place else sources
         self.run([Post(Collective.ALL_REDUCE, a, b) for a, b in zip(given, targets, strict=True)])
@@ -95,7 +95,7 @@ class Job:
 
 
 def same_bytes(arrays: list[Floats], expected: Floats) -> None:
-    """All arrays have the bytes of the expected one."""
+    """Assert that all arrays have the bytes of the expected one."""
     for rank, array in enumerate(arrays):
         assert array.tobytes() == expected.tobytes(), f"rank {rank}: differs at {np.flatnonzero(array != expected)[:5]}"
 
@@ -103,7 +103,7 @@ def same_bytes(arrays: list[Floats], expected: Floats) -> None:
 def make_ring(
     size: int, *, lanes: int = 4, window: int = 8, ack_every: int = 3, first_seq: int = 0, faults: Faults = NO_FAULTS
 ) -> Network:
-    """Hosts in a ring; endpoint index = rank."""
+    """Return a network of hosts in a ring; the endpoint's index is its rank."""
     endpoints = Endpoints()
     for rank in range(size):
         endpoints.add(
@@ -125,7 +125,7 @@ def make_ring(
 
 
 def make_ps(size: int, *, lanes: int = 4, window: int = 4, first_seq: int = 0, faults: Faults = NO_FAULTS) -> Network:
-    """The baseline server at host ``size``, endpoint ``size``; workers before it."""
+    """Return a network with the baseline parameter server at host and endpoint ``size``; workers have lower indices."""
     endpoints = Endpoints()
     workers = [host(rank) for rank in range(size)]
     for link in workers:

@@ -1,4 +1,4 @@
-"""Hosts and wires in virtual time, in plain Python: drives compiled endpoints, loses, doubles and delays frames."""
+"""Hosts and wires in virtual time, in plain Python: drives compiled endpoints; loses, doubles and delays frames."""
 
 import heapq
 import random
@@ -17,7 +17,7 @@ from p4reduce.workers.specs import HostAddress
 
 Frame = NDArray[np.uint8]
 PS_PER_BYTE = 800
-"""10 Gb/s"""
+"""transmission time of a byte in ps: 10 Gb/s"""
 DELAY_PS = 1_000_000
 SWITCH_IP = 0x0A800001
 MAX_EVENTS = 2_000_000
@@ -25,19 +25,19 @@ ACTIVE = int(EndpointState.ACTIVE)
 
 
 def host(index: int) -> HostAddress:
-    """The address of host ``index``."""
+    """Return the address of host ``index``."""
     ip = 0x0A000001 + index
     return HostAddress(0x0200 << 32 | ip, ip)
 
 
 def switch() -> HostAddress:
-    """The address of the one switch."""
+    """Return the address of the switch."""
     return HostAddress(0x0200 << 32 | SWITCH_IP, SWITCH_IP)
 
 
 @dataclass(frozen=True)
 class Faults:
-    """Probabilities for each frame on each wire. A reordered frame comes up to ``late_ps`` later."""
+    """Probabilities for each frame on each wire. A reordered frame is delayed by up to ``late_ps``."""
 
     loss: float = 0.0
     duplicate: float = 0.0
@@ -79,7 +79,7 @@ class Network:
         return self._at_ip.get(ip, [])
 
     def send(self, frame: Frame) -> None:
-        """Puts a frame on the wire, which may lose, double or delay it."""
+        """Put a frame on the wire, which may lose, double or delay it."""
         if self.tap is not None:
             self.tap(frame)
         chance = self._random.random
@@ -122,7 +122,7 @@ class Network:
         self._pump(ip)
 
     def busy(self, lingering: bool) -> list[int]:
-        """Endpoints that still work for themselves or, with ``lingering``, for others."""
+        """Return endpoints that still work for themselves or, with ``lingering``, for others."""
         records = self.endpoints.records
         found = {index for index, status in enumerate(records["status"].tolist()) if status == ACTIVE}
         if lingering:
@@ -130,7 +130,7 @@ class Network:
         return sorted(found)
 
     def run(self, *, lingering: bool = False, until: int = NEVER) -> None:
-        """Runs until no endpoint is active (nor lingers), or a time has come. AssertionError if never."""
+        """Run until no endpoint is active (nor lingers), or until a time. Raise AssertionError on a deadlock."""
         for ip in sorted({int(ip) for ip in self.endpoints.records["ip"]}):
             self._pump(ip)
         for _ in range(MAX_EVENTS):

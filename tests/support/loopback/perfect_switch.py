@@ -1,4 +1,4 @@
-"""One aggregating switch as a dictionary: exact sums; the rules of slots are asserted, not enforced."""
+"""An aggregating switch as a dictionary: sums are exact; violations of the slot rules raise AssertionError."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from tests.support.loopback.network import Frame, switch
 
 @dataclass
 class Chunk:
-    """What the switch knows of one (epoch, seq)."""
+    """The switch's state of one (epoch, seq)."""
 
     type: int
     has_lanes: int
@@ -27,7 +27,7 @@ class Chunk:
 
 @dataclass
 class PerfectSwitch:
-    """Sums what ``children`` push; the root of its tree, or below a parameter server, ``parent``."""
+    """A switch that sums its ``children``'s pushes: the tree's root, or the switch below a server (``parent``)."""
 
     children: list[HostAddress]
     job: int
@@ -37,7 +37,7 @@ class PerfectSwitch:
     chunks: dict[tuple[int, int], Chunk] = field(default_factory=dict)
 
     def frame(self, frame: Frame) -> list[Frame]:
-        """A frame for the switch: what it sends in answer."""
+        """Return the frames that the switch sends in response to a frame."""
         headers, lanes = wire.unpack(frame[None])
         header = headers[0]
         if header["job"] != self.job or header["epoch"] != self.epoch:
@@ -96,7 +96,7 @@ class PerfectSwitch:
         return [self._question(child, header, int(header["count"]) + 1, chunk) for child in self.children]
 
     def _question(self, to: HostAddress, header: np.void, level: int, chunk: Chunk | None) -> Frame:
-        """An ASK, or with a level a WAIT, that says who is awaited here."""
+        """Return an ASK, or with a level above 0 a WAIT, that lists the missing children."""
         there = set() if chunk is None else chunk.ranks
         awaited = sum(1 << rank for rank in range(len(self.children)) if rank not in there)
         me = switch()
@@ -117,7 +117,7 @@ class PerfectSwitch:
         return [self._down(child, chunk, resend=0) for child in self.children]
 
     def _assert_slot_is_free(self, seq: int) -> None:
-        """A real switch would refuse a chunk whose slot still waits for somebody."""
+        """Assert that the slot's previous chunk is complete; a real switch would refuse the new one."""
         before = self.chunks.get((self.epoch, (seq - self.slots) % 2**32))
         assert before is None or before.result is not None, f"seq {seq} came before the result of its slot's last one"
 

@@ -1,4 +1,4 @@
-"""Trees of workers on the in-memory network, without any switch."""
+"""Trees of workers on the in-memory network, without a switch."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from tests.support.loopback.network import Faults, Network, host
 
 
 class RelayJob:
-    """``parents``: the parent of each rank but the first, which is the root; each less than the rank itself."""
+    """A tree of workers. ``parents``: the parent of every rank but the root (rank 0), less than the rank itself."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class RelayJob:
         self.network = Network(self.endpoints, faults)
 
     def all_reduce(self, sources: list[Floats], *, words: bool = False, poison: bool = False) -> list[Floats]:
-        """Each worker's result."""
+        """Run an all-reduce; return each worker's result."""
         targets = [np.zeros_like(source) for source in sources]
         for index, source, target in zip(self.workers, sources, targets, strict=True):
             self.endpoints.post(index, Post(Collective.ALL_REDUCE, source, target, words=words, poison=poison))
@@ -64,13 +64,13 @@ class RelayJob:
         return targets
 
     def barrier(self) -> None:
-        """All are there."""
+        """Run a barrier."""
         for index in self.workers:
             self.endpoints.post(index, Post(Collective.BARRIER))
         self.run()
 
     def run(self) -> None:
-        """Until all are done; AssertionError where one is not."""
+        """Run until all workers are done; raise AssertionError if one is not."""
         self.network.run()
         for index in self.workers:
             status = self.endpoints.status(index)

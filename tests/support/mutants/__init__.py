@@ -1,1 +1,1 @@
-"""Programs made wrong: p4c's JSON, mutated at random, loaded and run on both executors; nothing may crash or differ."""
+"""Mutation test: p4c's JSON is changed at random, loaded and run on both executors; nothing may crash or differ."""

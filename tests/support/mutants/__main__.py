@@ -9,7 +9,7 @@ from tests.support.mutants.children import Finding, play
 
 
 def main() -> int:
-    """Runs mutants, prints what went wrong and how many became of what."""
+    """Run mutants; print failures and the number of each outcome."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.mutants", description=__doc__)
     parser.add_argument("--first", type=int, default=0, help="number of the first mutant")
     parser.add_argument("--count", type=int, default=100_000)
@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def _large_run() -> int:
-    """125 switches, whose servers take hundreds of threads before code is linked; the exit status."""
+    """Run a network of 125 switches, which starts hundreds of threads before code is linked; return the exit code."""
     command = [sys.executable, "-m", "p4reduce.cli.entry"]
     command += ["run", "-t", "fat-tree:k=10", "--elements", "100"]
     return subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode

@@ -1,4 +1,4 @@
-"""Mutants in child processes: one that ends a process or takes too long is told from the others by its number."""
+"""Mutants in child processes, so that a mutant that crashes or takes too long is identified by its number."""
 
 import os
 import resource
@@ -14,17 +14,17 @@ from typing import Any
 from tests.support.executors.twins import ROOT
 
 CPU_S = 60
-"""Processor seconds that one mutant may take: to compile, and to be interpreted."""
+"""Processor seconds that one mutant may take, compilation and interpretation included."""
 MEMORY_BYTES = 64 << 30
-"""Address space of a child: state that nothing touches takes no memory."""
+"""Limit of a child's address space; untouched state takes no memory."""
 _CHILD = ["-m", "tests.support.mutants.children"]
 PER_CHILD = 500
-"""Mutants of one process: LLVM's passes leak a little."""
+"""Mutants run by one process, as LLVM's passes leak a little."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A mutant by its number; ``outcome``: refused, beyond, same, crash, or wrong with ``text``."""
+    """The outcome of a mutant, by its number: refused, beyond, same, crash, differs or wrong; ``text`` explains."""
 
     seed: int
     outcome: str
@@ -32,7 +32,7 @@ class Finding:
 
 
 def play(first: int, count: int, step: int = 1) -> Iterator[Finding]:
-    """``count`` mutants from number ``first`` on, every ``step``-th."""
+    """Yield the findings of ``count`` mutants from number ``first`` on, every ``step``-th."""
     seeds = list(range(first, first + count * step, step))
     while seeds:
         done = 0
@@ -88,12 +88,12 @@ def _main(seeds: list[int]) -> None:
     optimized = jit._optimized
 
     def parsed_only(program: Program) -> Any:
-        """Not optimized: bounds are the lowering's, and compiling takes a fraction of the time."""
+        """Skip optimization: bounds are checked by the lowering, and compiling takes a fraction of the time."""
         return objects.parsed(build_module(program))
 
     for seed in seeds:
         jit._optimized = optimized if seed % 4 == 0 else parsed_only
-        signal.setitimer(signal.ITIMER_PROF, CPU_S)  # ends the process
+        signal.setitimer(signal.ITIMER_PROF, CPU_S)  # its signal ends the process
         try:
             print(run(seed), flush=True)
         except AssertionError as error:

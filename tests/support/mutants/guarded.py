@@ -1,4 +1,4 @@
-"""Machine code between pages that nobody may touch: an access behind a buffer ends the process."""
+"""Executor whose buffers end at inaccessible pages: an access beyond a buffer ends the process."""
 
 import ctypes
 import mmap
@@ -17,7 +17,7 @@ _PAGE = mmap.PAGESIZE
 
 
 class Guarded:
-    """``size`` bytes that end where a page begins that cannot be read or written."""
+    """A buffer of ``size`` bytes that ends where an inaccessible page begins."""
 
     def __init__(self, size: int) -> None:
         whole = -(-max(size, 1) // _PAGE) * _PAGE
@@ -29,12 +29,12 @@ class Guarded:
 
     @property
     def address(self) -> int:
-        """Of the first byte."""
+        """Address of the first byte."""
         return int(self.bytes.ctypes.data)
 
 
 class GuardedExecutor(CompiledExecutor):
-    """CompiledExecutor with guarded buffers. Frames may end a few bytes before the guard: LLVM's memcpy never does."""
+    """CompiledExecutor with guarded buffers. Frames may end just before the guard: LLVM's memcpy stays within."""
 
     def __init__(self, device: Device) -> None:
         super().__init__(device.code, device.state)

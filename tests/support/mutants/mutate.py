@@ -1,4 +1,4 @@
-"""Random changes of a JSON document, biased towards what a loader would still take."""
+"""Random changes of a JSON document, biased towards documents that a loader still accepts."""
 
 import copy
 import random
@@ -12,11 +12,11 @@ STRINGS: Final = ("", "default", "$valid$", "$length$", "$next$", 'a"b', "line\n
 VALUES: Final = (None, True, False, [], {}, 1.5, "0x", *STRINGS, *INTEGERS)
 
 Place = tuple[Any, Any]
-"""A list or an object, and an index or a key of it."""
+"""(list or object, index or key)"""
 
 
 def places(node: Any, found: list[Place] | None = None) -> list[Place]:
-    """All values inside a document, but for source positions."""
+    """Return all values in a document, except source positions."""
     found = [] if found is None else found
     items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, value in items:
@@ -27,11 +27,11 @@ def places(node: Any, found: list[Place] | None = None) -> list[Place]:
 
 
 def mutated(root: Any, rng: random.Random) -> Any:
-    """A copy with one to four changes."""
+    """Return a copy with one to four changes."""
     root = copy.deepcopy(root)
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 4))):
         everywhere = places(root)
-        # Sections differ in size by far: a section first, then a place in it.
+        # Sections differ greatly in size: choose a section first, then a place in it.
         section = rng.choice(list(root))
         inside = places(root[section]) or everywhere
         _change(*rng.choice(inside if rng.random() < 0.7 else everywhere), everywhere, rng)
@@ -63,7 +63,7 @@ def _at(place: Place) -> Any:
 
 
 def _other(value: Any, everywhere: list[Place], rng: random.Random) -> Any:
-    """Another value of the same type."""
+    """Return another value of the same type."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -78,7 +78,7 @@ def _other(value: Any, everywhere: list[Place], rng: random.Random) -> Any:
 
 
 def _nested(value: Any, rng: random.Random) -> Any:
-    """An expression inside many others."""
+    """Wrap an expression in many others."""
     if not isinstance(value, dict) or "type" not in value:
         return value
     for _ in range(rng.choice((3, 90, 120, 400))):

@@ -1,4 +1,4 @@
-"""One mutant: loaded, filled with entries, given frames, on both executors."""
+"""Run of one mutant: it is loaded, filled with entries and given frames, on both executors."""
 
 import copy
 import json
@@ -17,21 +17,21 @@ from tests.support.mutants.guarded import GuardedExecutor
 from tests.support.mutants.mutate import mutated
 
 BASES: Final = ("ten_lines", "meters", "paths", "entities", "control", "constructs", "groups")
-"""Of tests/data; ``meters`` is made here."""
+"""Programs in tests/data; ``meters`` is made by this module."""
 
 FRAMES: Final = 6
 
 
 @cache
 def base(name: str) -> Any:
-    """A program that p4c wrote."""
+    """Return the JSON of a base program."""
     if name == "meters":
         return _with_meters(base("ten_lines"))
     return json.loads((ROOT / "tests" / "data" / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def _with_meters(root: Any) -> Any:
-    """With a meter that every action executes: none of the programs has one."""
+    """Return a program with a meter that every action executes, as no program in tests/data has one."""
     root = copy.deepcopy(root)
     meter = {"name": "m", "id": 0, "is_direct": False, "size": 4, "rate_count": 2, "type": "packets"}
     index = {"type": "field", "value": ["label", "port"]}
@@ -44,18 +44,18 @@ def _with_meters(root: Any) -> Any:
 
 
 def mutant(seed: int) -> tuple[str, Any]:
-    """The base's name and the mutated document of a number."""
+    """Return the base's name and the mutated document of a seed."""
     rng = random.Random(seed)
     name = rng.choice(BASES)
     return name, mutated(base(name), rng)
 
 
 def run(seed: int) -> str:
-    """What became of a mutant: ``refused`` when loaded, ``beyond`` the compiler, ``same`` answers.
+    """Return a mutant's outcome: ``refused`` by the loader, ``beyond`` the compiler, or ``same`` answers.
 
     Raises:
         AssertionError: the executors differ.
-        Exception: anything else that went wrong.
+        Exception: any other failure.
     """
     _, root = mutant(seed)
     try:
@@ -81,14 +81,14 @@ def run(seed: int) -> str:
 
 
 def frame_of(rng: random.Random) -> bytes:
-    """Bytes with many small and repeated values, so that selects and tables find them."""
+    """Return bytes with many small and repeated values, so that selects and tables match."""
     length = rng.choice((0, 1, 4, 14, 20, 34, 60, 64, 100, 200))
     few = [0, 1, 2, 3, 4, 6, 8, 0x45, 0x10, 0x7F, 0x80, 0xFF, rng.getrandbits(8)]
     return bytes(rng.choice(few) for _ in range(length))
 
 
 def fill(device: Device, rng: random.Random) -> None:
-    """Entries, groups, sessions and value sets."""
+    """Add entries, groups, sessions and value sets."""
     for group in (1, 2, 3):
         device.multicast.set(group, [(group, 1), (4, 2)])
         device.clone_sessions.set(group, [(group, 0)])
@@ -112,7 +112,7 @@ def fill(device: Device, rng: random.Random) -> None:
             try:
                 table.insert(entry)
             except TableError:
-                continue  # constant, full, without a key, or the same once more
+                continue  # constant, full, without a key, or a duplicate entry
 
 
 def _entry(table: Any, number: int, rng: random.Random) -> TableEntry:
@@ -145,7 +145,7 @@ def _match(key: MatchKey, rng: random.Random) -> Match:
 
 
 def compare(program: Program, compiled: Device, interpreted: Device) -> None:
-    """Counters, meters, registers and what went wrong."""
+    """Compare counters, meters, registers and error counts."""
     for name, counter in compiled.counters.items():
         assert (counter.cells[:1024] == interpreted.counters[name].cells[:1024]).all(), f"counter {name}"
     for name, meter in compiled.meters.items():

@@ -1,1 +1,1 @@
-"""An orchestrator, a network and tasks on one bench, for tests."""
+"""Test bench for the orchestrator: a network, tasks and an orchestrator."""

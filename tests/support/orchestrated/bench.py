@@ -1,4 +1,4 @@
-"""A world that stays, and orchestrators that come and go."""
+"""Test bench: a world that persists while orchestrators are killed and replaced."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,11 +28,11 @@ OPTIONS = OrchestratorOptions(control_latency_ps=10 * PS_PER_US, measure_every_p
 
 
 class Killed(BaseException):
-    """The orchestrator ends here, as if by kill -9: nothing of it runs any more."""
+    """Ends the orchestrator as abruptly as kill -9."""
 
 
 class KillAt:
-    """Ends the orchestrator at its ``number``-th step of that name (any name: None)."""
+    """Checkpoint callback that kills the orchestrator at its ``number``-th step of a name (None: any name)."""
 
     def __init__(self, number: int, step: str | None = None) -> None:
         self.left, self.step = number, step
@@ -47,16 +47,16 @@ class KillAt:
 
 
 def nothing(step: str) -> None:
-    """A step that goes on."""
+    """Do nothing at a step."""
 
 
 def two_spines() -> Topology:
-    """Two ways between any two leaves, so that a tree can be swapped."""
+    """Return a network with two paths between any two leaves, so that a tree can be swapped."""
     return leaf_spine(leaves=3, spines=2, hosts=2, servers=1)
 
 
 def some_tasks(elements: int = 4000, rounds: int = 3) -> list[Task]:
-    """Two tasks that share switches and a host, one after the other."""
+    """Return two tasks that share switches and a host; the second arrives later."""
     return [
         Task("first", "server1", ("h1", "h3", "h5"), elements, rounds, 20 * PS_PER_US, 10**9),
         Task("second", "h6", ("h2", "h4", "h5"), elements, rounds, 10 * PS_PER_US, 10**9, arrival_ps=30 * PS_PER_US),
@@ -75,7 +75,7 @@ def orchestrating(
     slots: int | None = None,
     computing: ComputingManager | None = None,
 ) -> Iterator[Orchestrator]:
-    """An orchestrator with a controller of its own, as a new process would have; ``slots``: of every switch."""
+    """Yield an orchestrator with its own controller, as in a new process; ``slots`` limits every switch."""
     term = store.take_charge()
     targets = world.switches.targets()
     with Controller(world.topology, targets, PROGRAM, election_id=term, keep=True, slots=slots) as controller:
@@ -94,12 +94,12 @@ def orchestrating(
 
 
 def open_store(path: Path) -> Store:
-    """A database that need not survive a crash of the machine: tests would wait for the disk."""
+    """Open a database without durability: tests would wait for the disk."""
     return Store(path, synchronous=False)
 
 
 def run_killed(world: World, path: Path, kills: list[KillAt], **options: object) -> list[str]:
-    """Run until all tasks have ended, with a new orchestrator after each kill; the steps that were taken."""
+    """Run until all tasks have ended, with a new orchestrator after each kill; return the steps taken."""
     steps: list[str] = []
     for kill in [*kills, KillAt(0)]:
         with open_store(path) as store:
@@ -115,14 +115,14 @@ def run_killed(world: World, path: Path, kills: list[KillAt], **options: object)
 
 
 def digests(store: Store) -> dict[str, str | None]:
-    """What the tasks computed, by name."""
+    """Return the digests of the tasks' results, by name."""
     return {row.name: row.digest for row in store.tasks()}
 
 
 def undisturbed(
     tmp_path: Path, tasks: list[Task], topology: Topology, policy: str = "steiner"
 ) -> dict[str, str | None]:
-    """The digests of a run in which nothing goes wrong."""
+    """Return the digests of a run in which nothing goes wrong."""
     with World(topology, PROGRAM) as world, open_store(tmp_path / "undisturbed.sqlite") as store:
         store.submit(tasks)
         with orchestrating(world, store, policy=policy) as orchestrator:
@@ -132,7 +132,7 @@ def undisturbed(
 
 
 def check_end(world: World, store: Store) -> None:
-    """All tasks have ended with a reason where one is due, switches are empty, keys were used once."""
+    """Check that all tasks ended (with a reason unless finished), switches are empty, and keys were used once."""
     for row in store.tasks():
         assert row.state in ENDED, row
         assert row.state is TaskState.FINISHED or row.reason, row
@@ -145,6 +145,6 @@ def check_end(world: World, store: Store) -> None:
 
 
 def rounds_of(store: Store, tasks: Mapping[str, int]) -> None:
-    """Every round of these tasks is in the database once."""
+    """Check that every round of these tasks is in the database once."""
     for name, rounds in tasks.items():
         assert [row["round"] for row in store.history.rounds(name)] == list(range(rounds))

@@ -26,7 +26,7 @@ OPTIONS = OrchestratorOptions(control_latency_ps=5 * PS_PER_US, measure_every_ps
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one run: policy calls, rows of all tables, of measurements among them, statements, CPU seconds."""
+    """Cost of a run: policy calls, rows of all tables, rows of measurements, SQL statements, CPU seconds."""
 
     tasks: int
     calls: int
@@ -39,7 +39,7 @@ class Cost:
 def cost(
     tasks: int, *, rounds: int = 1, training_ps: int = 20 * PS_PER_US, placement: str = "", order: str = "fifo"
 ) -> Cost:
-    """Run so many tasks of which one has room at a time; with ``placement`` they want three of the four hosts."""
+    """Run tasks of which one has room at a time; with ``placement`` they ask for three of the four hosts."""
     topology = leaf_spine(leaves=2, spines=2, hosts=2, servers=1)
     options = replace(OPTIONS, placement=placement or OPTIONS.placement, order=order)
     names = ((), WantedHosts(3)) if placement else (("h1", "h3"), None)
@@ -76,7 +76,7 @@ def cost(
 
 
 def rows_of(path: Path, table: str) -> int:
-    """How many rows a table has."""
+    """Return the number of rows of a table."""
     connection = sqlite3.connect(path)
     try:
         return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608
@@ -85,13 +85,13 @@ def rows_of(path: Path, table: str) -> int:
 
 
 def main() -> None:
-    """Print a table."""
+    """Print a table of costs."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.orchestrated.cost", description=__doc__)
     parser.add_argument("--tasks", type=int, nargs="+", default=[50, 100, 200, 1000, 5000])
     parser.add_argument("--placement", default="", help="have hosts chosen, by this placement policy")
     parser.add_argument("--order", default="fifo", help="of tasks that wait")
     given = parser.parse_args()
-    cost(5)  # what is compiled or imported on first use is no task's
+    cost(5)  # compile and import before measuring
     head = ("tasks", "policy calls", "a task", "rows", "measurements", "statements a task", "CPU ms a task")
     sys.stdout.write("  ".join(f"{name:>17}" for name in head) + "\n")
     for tasks in given.tasks:

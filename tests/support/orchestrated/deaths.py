@@ -26,7 +26,7 @@ OPTIONS = OrchestratorOptions()
 
 @dataclass(frozen=True)
 class Way:
-    """What a task does when a worker dies; ``anew``: its owner submits it again, as soon as it has failed."""
+    """A task's reaction to the death of a worker; ``anew``: its owner resubmits it as soon as it has failed."""
 
     fields: dict
     options: OrchestratorOptions = OPTIONS
@@ -45,7 +45,7 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Cost:
-    """Virtual ms until the task has finished, and from the death until a round is done again; models summed up."""
+    """Virtual ms until the task finished, ms from the death to the next finished round, number of summed models."""
 
     finished_ms: float
     resumed_ms: float
@@ -53,7 +53,7 @@ class Cost:
 
 
 def run(seed: int, way: Way, rounds: int, base: Cost | None) -> Cost:
-    """One run; ``base``: that in which nobody dies, and nobody does where it is None."""
+    """Run once; ``base`` is the run in which nobody dies, or None for that run itself."""
     chance = random.Random(seed)
     task = Task("a", "server1", (), 16_000, rounds, 500 * PS_PER_US, wanted=WantedHosts(6), **way.fields)
     with (
@@ -90,7 +90,7 @@ def run(seed: int, way: Way, rounds: int, base: Cost | None) -> Cost:
 
 
 def main() -> None:
-    """Print a table."""
+    """Print a table of costs."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.orchestrated.deaths", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=40)

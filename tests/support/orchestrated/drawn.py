@@ -1,4 +1,4 @@
-"""What histories of the orchestrator draw: tasks, poison among them, and the policies that give them their trees."""
+"""Random inputs for histories of the orchestrator: tasks, some of them invalid, and policies."""
 
 import json
 from dataclasses import replace
@@ -20,7 +20,7 @@ UPLINKS = tuple((leaf, spine) for leaf in ("leaf1", "leaf2") for spine in ("spin
 
 
 def two_trees(task, state, *, lanes=256):
-    """Uploads and broadcasts on trees of their own for tasks with an even number of workers."""
+    """Policy that uses separate upload and broadcast trees for tasks with an even number of workers."""
     from p4reduce.control_plane.scheduling import Rejection, TreeDecision
 
     steiner = policy_named("steiner")
@@ -36,7 +36,7 @@ def two_trees(task, state, *, lanes=256):
 
 
 def faulty(task, state, *, lanes=256):
-    """A policy with a bug that some tasks meet."""
+    """Policy that raises ZeroDivisionError for some tasks."""
     if task.elements == 666:
         raise ZeroDivisionError("somebody else's policy")
     return two_trees(task, state, lanes=lanes)
@@ -49,13 +49,13 @@ def _ends(a, b):
 SELECTIONS = (
     Selection("random", 0.6, seed=1),
     Selection("cheapest", 0.7),
-    Selection("useful", 1.0),  # nobody knows how useful they are: rejected
+    Selection("useful", 1.0),  # rejected: no usefulness is known
     Selection("all"),
 )
 
 
 def serving(fields):
-    """A task that infers, of the fields of one that trains: its workers are clients."""
+    """Convert the fields of a training task to those of an inference task: its workers become clients."""
     out = {
         name: value for name, value in fields.items() if name not in ("select", "exchange", "max_restarts", "wanted")
     }
@@ -64,7 +64,7 @@ def serving(fields):
 
 @st.composite
 def tasks(draw):
-    """Fields of a task; most of them can run."""
+    """Draw the fields of a task, which is mostly valid, and its deadline in ps or None."""
     hosts = draw(st.permutations(HOSTS))
     count = draw(st.integers(1, 3))
     fields = {

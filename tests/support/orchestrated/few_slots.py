@@ -21,7 +21,7 @@ from tests.support.orchestrated.bench import OPTIONS, PROGRAM, PS_PER_US, digest
 
 
 def tasks(seed, count):
-    """Poisson arrivals, 3 to 8 workers."""
+    """Return tasks with Poisson arrivals and 3 to 8 workers."""
     chance, at_us, found = random.Random(seed), 0.0, []
     for number in range(count):
         elements, rounds = chance.choice([8000, 16000, 32000]), chance.choice([8, 16, 24])
@@ -35,7 +35,7 @@ def tasks(seed, count):
 
 
 def run(seed, count, giving, slots):
-    """Mean completion time in ms, how many changes, and digests."""
+    """Return the mean completion time in ms, the number of changes, and the digests."""
     topology = leaf_spine(leaves=4, spines=2, hosts=8, servers=4)
     with (
         World(topology, PROGRAM) as world,
@@ -52,7 +52,7 @@ def run(seed, count, giving, slots):
 
 
 def main() -> None:
-    """Print a table."""
+    """Print a table of completion times."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.orchestrated.few_slots", description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--tasks", type=int, default=8)

@@ -1,4 +1,4 @@
-"""Ends an orchestrator, or has something fail, at any of the points that it passes; each transaction has some."""
+"""Fault injection: ends an orchestrator, or makes an operation fail, at any point; each transaction has some points."""
 
 import sqlite3
 from contextlib import contextmanager
@@ -7,11 +7,11 @@ from p4reduce.control_plane.orchestrator import Store
 
 
 class Killed(BaseException):
-    """The orchestrator ends here, as if by kill -9: nothing of it runs any more."""
+    """Ends the orchestrator as abruptly as kill -9."""
 
 
 class Fuse:
-    """Counts the points that an orchestrator passes, and ends it, or has something fail, at one of them."""
+    """Counter of the points that an orchestrator passes; it kills it, or injects a failure, at one of them."""
 
     def __init__(self) -> None:
         self.left = 0
@@ -20,11 +20,11 @@ class Fuse:
         self.blown = ""
 
     def set(self, left: int, how: str) -> None:
-        """Blow at the ``left``-th point from now on; 0: never."""
+        """Blow at the ``left``-th point from now on; 0 means never."""
         self.left, self.how, self.blown = left, how, ""
 
     def __call__(self, name: str, failure: type[BaseException] | None = None) -> None:
-        """A point; ``failure`` is what can fail there by itself."""
+        """Pass a point; ``failure`` is the exception that can occur there naturally, if any."""
         self.passed += 1
         if self.left == 0 or (self.how == "fail" and failure is None):
             return
@@ -35,7 +35,7 @@ class Fuse:
 
 
 class FusedStore(Store):
-    """A database whose transactions are points."""
+    """A database whose transactions have fuse points."""
 
     def __init__(self, path, fuse: Fuse) -> None:
         self._fuse = fuse

@@ -1,7 +1,7 @@
-"""Histories of an orchestrator as a state machine: tasks, failures and kills in any order, and what holds after each.
+"""Histories of an orchestrator as a state machine: tasks, failures and kills in any order; invariants after each.
 
-``tests/property/control_plane/orchestrator/test_histories.py`` runs some hundreds,
-``python -m tests.support.orchestrated.soak`` thousands.
+``tests/property/control_plane/orchestrator/test_histories.py`` runs hundreds, ``python -m
+tests.support.orchestrated.soak`` thousands.
 """
 
 import json
@@ -43,13 +43,13 @@ OPTIONS = OrchestratorOptions(
     back_off_ps=50 * PS_PER_US,
 )
 MOST_STEPS = 3000
-"""of an orchestrator that is left alone until everything has ended"""
+"""maximum steps of an undisturbed orchestrator until everything has ended"""
 STATISTICS: Counter[str] = Counter()
-"""what the histories of this process had in them"""
+"""counts of events in the histories of this process"""
 
 
 class Histories(RuleBasedStateMachine):
-    """One database, one network, one orchestrator after the other."""
+    """One database, one network, and orchestrators in succession."""
 
     topology = TOPOLOGY
     options = OPTIONS
@@ -70,7 +70,7 @@ class Histories(RuleBasedStateMachine):
         self.died: dict[str, set[str]] = {}  # hosts by task
         STATISTICS["histories"] += 1
 
-    # --- what users, networks and others do
+    # --- actions of users, networks and others
 
     def _submit(self, some):
         made = []
@@ -90,7 +90,7 @@ class Histories(RuleBasedStateMachine):
         if self.options.schedule:
             return
         self.options = replace(OPTIONS, slots=slots, move=move, placement="ina-aware" if move == 0 else "packed")
-        self.few = 128 if slots != "first" else None  # for one tree, or two
+        self.few = 128 if slots != "first" else None  # room for one or two trees
 
     @rule(some=st.lists(tasks(), min_size=1, max_size=3))
     def submit(self, some):
@@ -122,14 +122,14 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(sorted(switch.name for switch in TOPOLOGY.switches)))
     def restart_a_switch(self, name):
-        """Whether an orchestrator is there or not."""
+        """Restart a switch, with or without an orchestrator."""
         if name in self.switches:
             self.switches[name].entries.clear()
             STATISTICS["switches began anew"] += 1
 
     @rule(place=st.integers(0, 100))
     def end_a_process(self, place):
-        """Of a task that runs, whether an orchestrator is there or not."""
+        """End a process of a running task, with or without an orchestrator."""
         found = [
             (name, host)
             for name, run in self.hosts.busy.items()
@@ -146,7 +146,7 @@ class Histories(RuleBasedStateMachine):
         left=st.sampled_from([0, 0, *range(1, 100)]),
     )
     def work_while_some_die(self, us, deaths, left):
-        """One after the other: while tasks begin, while they run, and while survivors are given their trees."""
+        """Let hosts or processes die in succession: while tasks begin or run, and while survivors get new trees."""
         self.fuse.set(0, "kill")
         self._work(self.hosts.time + us * PS_PER_US)
         at_ps = self.hosts.time
@@ -161,7 +161,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(host=st.sampled_from(HOSTS), up=st.booleans())
     def end_a_host(self, host, up):
-        """Its link goes down, then all that runs there ends; or it is back."""
+        """Take a host's link down and end all its processes, or bring the link back up."""
         self._change_host(host, up)
 
     def _change_host(self, host, up):
@@ -177,7 +177,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(place=st.integers(0, 100))
     def lose_an_entry(self, place):
-        """While nobody is there to see it: what a switch loses is found when an orchestrator comes."""
+        """Delete an entry while no orchestrator runs; the next orchestrator must notice."""
         found = [(switch, name) for switch in self.switches.values() for name in switch.entries if _is_plans(name)]
         if found and self.orchestrator is None:
             switch, name = found[place % len(found)]
@@ -199,10 +199,10 @@ class Histories(RuleBasedStateMachine):
         self.networks += 1
         STATISTICS["networks"] += 1
 
-    # --- what orchestrators do
+    # --- actions of orchestrators
 
     def _leave(self):
-        """The orchestrator is gone: what it wrote stays, what it knew is lost."""
+        """Drop the orchestrator: its database stays, its memory is lost."""
         if self.controller is not None:
             self.controller.close()
         if self.store is not None:
@@ -251,7 +251,7 @@ class Histories(RuleBasedStateMachine):
     def leave(self):
         self._leave()
 
-    # --- what holds
+    # --- invariants
 
     @invariant()
     def what_is_reserved_belongs_to_live_plans(self):
@@ -260,7 +260,7 @@ class Histories(RuleBasedStateMachine):
         plans = {row.generation: from_json(Plan, row.plan, "plan", topology=self.topology) for row in self.user.plans()}
         resources = Resources(PROGRAM.slots)
         for plan in plans.values():
-            resources.adopt(plan.grant)  # raises where two plans have the same
+            resources.adopt(plan.grant)  # raises if two plans share a resource
         assert taken(self.controller.resources) == taken(resources)
         assert {plan.generation for plan in self.controller.installed} == set(plans)
         for row in self.user.plans():
@@ -284,11 +284,11 @@ class Histories(RuleBasedStateMachine):
             if not run.ended:
                 assert name in at_work
                 keys = {(plan.job, plan.epoch) for plan in run.plans.values()}
-                told = {(row.job, row.epoch) for row in self.user.plans((PlanPhase.INSTALLED,))}  # and not taken in
+                told = {(row.job, row.epoch) for row in self.user.plans((PlanPhase.INSTALLED,))}  # not adopted yet
                 assert keys <= active | told
 
     def teardown(self):
-        """Left alone, in a network that works again, everything comes to an end, and to nothing else."""
+        """Check that an undisturbed orchestrator in a working network brings everything to an end."""
         try:
             self._check_end()
         finally:
@@ -301,7 +301,7 @@ class Histories(RuleBasedStateMachine):
         for switch in self.switches.values():
             switch.refuses = False
         self._leave()
-        for _ in range(2):  # the second one has nothing to do
+        for _ in range(2):  # the second orchestrator has nothing to do
             self._come()
             steps = 0
             while self.orchestrator.step():
@@ -323,7 +323,7 @@ class Histories(RuleBasedStateMachine):
             if row.state is TaskState.FINISHED:
                 rounds = [one["round"] for one in self.user.history.rounds(row.name)]
                 whole = list(range(row.task.rounds))
-                # What a network did not get to tell before it ended is not known; the checkpoint is behind it.
+                # Rounds that a network did not report before it ended are unknown; the checkpoint includes them.
                 assert rounds == whole or (row.attempt and self.networks and rounds[-1:] == whole[-1:]), row
                 self._check_members(row)
             STATISTICS[f"tasks {row.state}"] += 1
@@ -334,7 +334,7 @@ class Histories(RuleBasedStateMachine):
         assert all(run.ended for run in self.hosts.runs.values())
 
     def _check_members(self, row):
-        """Every round is over those that hosts say; nobody who was lost came back, or was lost without a death."""
+        """Check that rounds match the hosts' records, and that members are lost for good, and only by deaths."""
         by_round = {one["round"]: tuple(one["ranks"]) for one in self.user.history.rounds(row.name)}
         true = self.hosts.members[row.name]
         assert by_round == {number: true[number] for number in by_round}
@@ -354,7 +354,7 @@ class Histories(RuleBasedStateMachine):
 
 
 def taken(resources):
-    """All that is given out, by switch."""
+    """Return all allocated resources, by switch."""
 
     def ids(these):
         return set(range(these._next)) - set(these._freed)

@@ -1,8 +1,8 @@
-"""Switches and hosts that take no time, for thousands of histories: the rest is the real thing.
+"""Simulated switches and hosts that take no time, for thousands of histories; all else is production code.
 
 Store, engine, recovery, controller, fleet and policies are those of production. A switch is a table of entries with
-P4Runtime's rules; a host's round ends on time when the entries of its plans are in their switches and its links are
-up. Everything that can stop an orchestrator is at a `Fuse`'s points: each transaction, each write, each request.
+P4Runtime's rules; a host's round ends on time if the entries of its plans are in their switches and its links are up.
+Everything that can stop an orchestrator passes a point of a `Fuse`: each transaction, each write, each request.
 """
 
 from collections import deque
@@ -20,11 +20,11 @@ from p4switch.base.values import PS_PER_US
 from tests.support.orchestrated.fuse import Fuse
 
 ROUND_PS = 10 * PS_PER_US
-"""of communication"""
+"""communication time of a round"""
 PATIENCE_PS = 5_000 * PS_PER_US
-"""until a host whose packets get nowhere gives up"""
+"""time until a host whose packets are lost gives up"""
 MOST_ELEMENTS = 10**6
-"""of a task that these hosts have memory for"""
+"""largest number of elements for which these hosts have memory"""
 
 
 class LostError(RuntimeError):
@@ -32,7 +32,7 @@ class LostError(RuntimeError):
 
 
 class Switch:
-    """What a switch holds."""
+    """The entries of a switch."""
 
     def __init__(self) -> None:
         self.entries: dict[tuple[object, ...], object] = {}
@@ -40,7 +40,7 @@ class Switch:
 
 
 class _Connection:
-    """As `control_plane.connection.Connection`, to a `Switch`."""
+    """A connection to a `Switch`, with the interface of `control_plane.connection.Connection`."""
 
     def __init__(self, name: str, switch: Switch, fuse: Fuse) -> None:
         self.name, self.switch, self.fuse = name, switch, fuse
@@ -71,7 +71,7 @@ class _Connection:
             if place == len(entities) // 2 > 0:
                 self.fuse(f"half of insert {self.name}")
             self.switch.entries[key(one)] = one
-        self.fuse(f"inserted {self.name}", ControllerError)  # done, but nobody knows
+        self.fuse(f"inserted {self.name}", ControllerError)  # done, but the reply may be lost
 
     async def delete(self, entities):
         if not entities:
@@ -99,7 +99,7 @@ class _Connection:
 
 
 class InstantController(Controller):
-    """The controller of `Switch`es."""
+    """A controller of `Switch` objects."""
 
     def __init__(self, topology, program, switches, fuse, **options) -> None:
         from p4reduce.control_plane.connection import Target
@@ -129,7 +129,7 @@ class _Run:
 
 
 class InstantHosts:
-    """An executor. It outlives orchestrators, and ends only with its network."""
+    """An executor that outlives orchestrators and ends only with its network."""
 
     switches_count = True
 
@@ -138,7 +138,7 @@ class InstantHosts:
         self.instance = instance
         self.time = 0
         self.runs: dict[str, _Run] = {}
-        self.busy: dict[str, _Run] = {}  # those that have not ended
+        self.busy: dict[str, _Run] = {}  # runs that have not ended
         self.news = 0
         self.log: list[ExecutorReport] = []
         self.down: set[tuple[str, int]] = set()
@@ -146,9 +146,9 @@ class InstantHosts:
         self.timetable = self.waiting = None
         self.round_ends_ps = 0
         self.windows = 0
-        self.deaths: list = []  # when, and what happens then
-        self.members: dict[str, list] = {}  # whose models are in each round of a task
-        self.saved: dict[str, int] = {}  # checkpoints: the round that comes next
+        self.deaths: list = []  # (time in ps, function to call)
+        self.members: dict[str, list] = {}  # ranks of each round, by task
+        self.saved: dict[str, int] = {}  # checkpoints: next round, by task
 
     def take_charge(self, term, database):
         self.fuse("take charge", LostError)
@@ -209,7 +209,7 @@ class InstantHosts:
         return 0 if timetable is None else timetable.number
 
     def _change_schedule(self):
-        """Between two rounds; nobody can be told what goes wrong."""
+        """Switch to the waiting schedule between two rounds; failures cannot be reported to a caller."""
         self.timetable, self.waiting = self.waiting, None
         for name, plans in self.timetable.plans.items():
             for role, plan in plans.items():
@@ -308,7 +308,7 @@ class InstantHosts:
     def links_down(self):
         return set(self.down)
 
-    # --- what happens to it
+    # --- external events
 
     def change_link(self, a, b, *, up):
         ends = {(a, self.topology.port(a, b)), (b, self.topology.port(b, a))}
@@ -316,7 +316,7 @@ class InstantHosts:
         self._tell("link", None, {"node": a, "port": self.topology.port(a, b), "up": up})
 
     def end_process(self, host, *, task=None):
-        """Of a task, or of all at this host; whether there was one."""
+        """End a host's process of a task (None: of all tasks); return whether there was one."""
         found = False
         for name, run in list(self.busy.items()):
             member = host in (run.order.task.server, *run.order.task.workers)
@@ -326,7 +326,7 @@ class InstantHosts:
         return found
 
     def carries(self, plan) -> bool:
-        """Whether packets of a plan get where they are to."""
+        """Return whether packets of a plan reach their destinations."""
         inside = all(
             key(entry) in self.switches[switch].entries
             for switch, entries in plan_entries(plan).items()
@@ -341,7 +341,7 @@ class InstantHosts:
         run.stuck_ps = None
 
     def _window(self, name, run):
-        """Whose turn it is with a task: its window; None while it waits for its schedule."""
+        """Return the schedule's window of a task; None while the task waits for a later schedule."""
         if run.order.schedule > self._number(self.timetable):
             return None
         (window,) = [one for one in self.timetable.windows if name in one.tasks]  # once a round
@@ -391,7 +391,7 @@ class InstantHosts:
 
 
 def restarted(hosts: InstantHosts) -> InstantHosts:
-    """Another network in its place: nothing is left of what was in hosts and switches."""
+    """Return a new network in place of another: the state of hosts and switches is lost."""
     for switch in hosts.switches.values():
         switch.entries.clear()
     new = InstantHosts(hosts.topology, hosts.switches, hosts.fuse, instance=hosts.instance + "'")

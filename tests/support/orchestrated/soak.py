@@ -16,13 +16,13 @@ from tests.support.orchestrated.histories import STATISTICS, Histories
 from tests.support.orchestrated.turn_histories import TurnHistories
 
 KINDS: Final = {"trees": Histories, "turns": TurnHistories}
-"""tasks on links of their own, and tasks that take turns over a cross-connect"""
+"""tasks on dedicated links, and tasks that take turns over a cross-connect"""
 BATCH: Final = 250
-"""histories of one search: Hypothesis keeps something of each, some 60 kB, as long as it searches"""
+"""histories of one search: Hypothesis keeps about 60 kB of each until the search ends"""
 
 
 def main() -> int:
-    """The exit code."""
+    """Run the soak; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.orchestrated.soak", description=__doc__)
     parser.add_argument("--histories", type=int, default=10_000)
     parser.add_argument("--steps", type=int, default=12, help="things that happen in a history, at most")

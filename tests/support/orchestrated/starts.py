@@ -20,17 +20,17 @@ from p4reduce.topologies import load, save
 from tests.support.paths import ROOT
 
 LEAVE_S = 20.0
-"""for processes that lost their starter to have ended"""
+"""seconds in which processes without their starter must end"""
 
 
 def starter(socket: Path, topology: Path) -> "subprocess.Popen[str]":
-    """A process that has a network started, says so, and stays."""
+    """Start a process that starts a network, prints "ready", and stays."""
     command = [sys.executable, "-m", "tests.support.orchestrated.starts", "--start", str(socket), str(topology)]
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def serving(socket: Path) -> list[int]:
-    """Processes that serve at a socket, or are about to."""
+    """Return processes that serve at a socket, or are about to."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -44,8 +44,10 @@ def serving(socket: Path) -> list[int]:
 
 
 def killed_once(folder: Path, ready: Callable[["subprocess.Popen[str]", Path], None]) -> tuple[str, bool]:
-    """Kill a starter when ``ready`` returns, and call again: what was refused or left ('': nothing); and whether the
-    kill left a process behind for a moment."""
+    """Kill a starter when ``ready`` returns, and start a network again.
+
+    Return what was refused or left ('' if nothing), and whether the kill left a serving process behind for a while.
+    """
     socket = folder / "socket"
     with starter(socket, folder / "network.yaml") as process:
         ready(process, socket)
@@ -69,7 +71,7 @@ def killed_once(folder: Path, ready: Callable[["subprocess.Popen[str]", Path], N
 
 
 def main() -> int:
-    """The exit code."""
+    """Run the soak; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.orchestrated.starts", description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""What orchestrated tasks must have computed: weights from exact sums over the ranks that rounds say they have."""
+"""Expected digests of orchestrated tasks: weights from exact sums over the ranks that the rounds report."""
 
 import hashlib
 
@@ -8,11 +8,11 @@ from p4reduce.play.tasks.task_run import LEARNING_RATE, gradient
 
 
 def expected_digest(task, ranks_of_rounds, last: int | None = None) -> str:
-    """A chain of SHA-256 of the weights of every round, from sums in float64 over these ranks.
+    """Return the chained SHA-256 of the weights of every round, from float64 sums over the given ranks.
 
-    Of an all-to-all over what comes back: every block of every host, the global model's among them, negated.
+    With an all-to-all, the sum is over all blocks of all hosts, including the global model's, negated.
 
-    last: rank of the global model's host; None: as many as the task has workers.
+    last: rank of the global model's host; None: the number of the task's workers.
     """
     weights, digest = np.zeros(task.elements, np.float32), b""
     last = len(task.workers) if last is None else last
@@ -30,5 +30,5 @@ def expected_digest(task, ranks_of_rounds, last: int | None = None) -> str:
 
 
 def ranks_of(store, name) -> list[tuple[int, ...]]:
-    """Whose models are in each round of a task."""
+    """Return the ranks whose models are in each round of a task."""
     return [tuple(one["ranks"]) for one in store.history.rounds(name)]

@@ -1,4 +1,4 @@
-"""The same histories over an optical cross-connect: schedules on their way, tasks that join, circuits that move."""
+"""Histories of the orchestrator over an optical cross-connect: schedules in transit, joining tasks, moving circuits."""
 
 import contextlib
 from dataclasses import replace
@@ -27,7 +27,7 @@ LINKS = (("h1", "tor1"), ("h4", "tor2"), ("tor1", "oxc1"), ("tor3", "oxc1"))
 
 @st.composite
 def turn_tasks(draw):
-    """Fields of a task; most of them can take turns."""
+    """Draw the fields of a task, which can mostly take turns, and its deadline in ps or None."""
     hosts = draw(st.permutations(HOSTS))
     count = draw(st.sampled_from([1, 1, 1, 2, 3, 4]))
     fields = {
@@ -40,7 +40,7 @@ def turn_tasks(draw):
         "on_failure": draw(st.sampled_from([*["abort"] * 8, *["raise"] * 4, "shrink"])),
         "exchange": draw(st.sampled_from([None, None, None, "rar", "a2a"])),
     }
-    if draw(st.booleans()):  # the scheduler places; sometimes more than there are, sometimes with a server of its own
+    if draw(st.booleans()):  # placed by the scheduler; sometimes too many hosts, sometimes with a given server
         shards = tuple(draw(st.lists(st.sampled_from([*HOSTS, *HOSTS, "nobody"]), max_size=3)))
         wanted = WantedHosts(draw(st.sampled_from([1, 1, 2, 2, 3, 4, 5, 40])), shards, draw(st.sampled_from([0, 1000])))
         fields |= {"wanted": wanted, "workers": ()}
@@ -58,7 +58,7 @@ def turn_tasks(draw):
 
 
 class TurnHistories(Histories):
-    """One database, one cross-connect; delta is longer than some rounds."""
+    """Histories with one database and one cross-connect; delta is longer than some rounds."""
 
     topology = PODS
     options = replace(OPTIONS, schedule="tdm", delta_ps=5 * PS_PER_US, service_ports=2)
@@ -79,7 +79,7 @@ class TurnHistories(Histories):
 
     @rule(number=st.integers(0, 2))
     def submit_some_that_move_others(self, number):
-        """Two that take turns at a host; a third joins one of them, whose circuits become fewer."""
+        """Submit two tasks that take turns at a host, and a third that joins one and shrinks its circuits."""
         fields = {"elements": 4000, "rounds": 4, "training_ps": 20 * PS_PER_US}
         hosts = (("h1", "h3"), ("h1", "h5"), ("h2", "h5"))[number:] + (("h2", "h5"),) * number
         self._submit([({**fields, "server": a, "workers": (b,)}, None) for a, b in hosts])
@@ -110,7 +110,7 @@ class TurnHistories(Histories):
 
     @invariant()
     def what_holds_is_a_schedule(self):
-        """Ports once, hosts once in a process, each task once a round, trees within the circuits of their window."""
+        """Check that no port, host of a process or task is used twice, and that trees use their window's circuits."""
         if self.damaged:
             return
         at_work = {row.name: row.task for row in self.user.tasks(AT_WORK)}
@@ -139,7 +139,7 @@ class TurnHistories(Histories):
         standing = set()
         for plan_row in self.user.plans((PlanPhase.INSTALLING, PlanPhase.INSTALLED, PlanPhase.ACTIVE)):
             if plan_row.task in services:
-                with contextlib.suppress(ValueError, KeyError, PlanError):  # somebody damaged it
+                with contextlib.suppress(ValueError, KeyError, PlanError):  # damaged by a rule
                     standing.update(circuits_of(from_json(Plan, plan_row.plan, "plan", topology=PODS)))
         STATISTICS["circuits that stay looked at"] += len(standing)
         ports = [end for link in standing for end in ((link.a, link.port_a), (link.b, link.port_b))]
@@ -158,11 +158,11 @@ class TurnHistories(Histories):
                 continue
             window = next((window for window in windows if plan_row.task in window.tasks), None)
             if task is None or window is None:
-                continue  # it waits for the next schedule
+                continue  # the task waits for the next schedule
             try:
                 plan = from_json(Plan, plan_row.plan, "plan", topology=PODS)
             except (ValueError, KeyError, PlanError):
-                continue  # somebody damaged it
+                continue  # damaged by a rule
             assert set(circuits_of(plan)) <= set(window.circuits)
             placed = {host for host, _ in active.schedule.plan(plan_row.task).placement}
             assert placed == {task.server, *task.workers}

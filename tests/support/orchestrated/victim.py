@@ -1,6 +1,6 @@
 """An orchestrator in a process to be killed: ``python -m tests.support.orchestrated.victim DATABASE SOCKET``.
 
-It prints a line after every step that it takes.
+It prints a line after every step.
 """
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What the P4Runtime tests share: pipeline configurations, entities by name, a raw gRPC client."""
+"""Helpers of the P4Runtime tests: pipeline configurations, entities by name, a raw gRPC client."""

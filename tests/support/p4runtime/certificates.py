@@ -1,4 +1,4 @@
-"""Certificates for tests, made when they are needed."""
+"""Certificates for tests, generated on demand."""
 
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ needs_openssl = pytest.mark.skipif(
 
 
 def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """A certificate for this machine that signs itself: (certificate, key)."""
+    """Make a self-signed certificate for this machine; return (certificate, key)."""
     certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
     subject = ("-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")

@@ -1,4 +1,4 @@
-"""A raw gRPC client: sends exactly what a test gives it."""
+"""A raw gRPC client that sends messages unchanged."""
 
 import queue
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ TIMEOUT = 20.0
 
 
 class RawClient:
-    """Calls of one controller to one device. Its stream ends after ``stream_s`` seconds, whatever happens."""
+    """Calls of one controller to one device. Its stream ends after ``stream_s`` seconds (None: no limit)."""
 
     def __init__(
         self,
@@ -39,18 +39,18 @@ class RawClient:
     # --- stream
 
     def send(self, message: p4r.StreamMessageRequest) -> None:
-        """Sends a message, opening the stream where it is not open."""
+        """Sends a message; opens the stream if necessary."""
         if self._stream is None:
             self._stream = self.stub.StreamChannel(iter(self._outgoing.get, None), timeout=self._stream_s)
         self._outgoing.put(message)
 
     def receive(self) -> p4r.StreamMessageResponse:
-        """The next message. Raises grpc.RpcError where the stream ended with an error."""
+        """Returns the next message. Raises grpc.RpcError if the stream ended with an error."""
         assert self._stream is not None
         return next(self._stream)
 
     def drain(self) -> None:
-        """Reads until the stream ends. Raises grpc.RpcError where it ends with an error."""
+        """Reads until the stream ends. Raises grpc.RpcError if it ends with an error."""
         assert self._stream is not None
         for _ in self._stream:
             pass
@@ -89,7 +89,7 @@ class RawClient:
         self.stub.Write(request, timeout=TIMEOUT)
 
     def read(self, *entities: p4r.Entity) -> list[p4r.Entity]:
-        """What entities select."""
+        """Returns the entities that a read request selects."""
         request = p4r.ReadRequest(device_id=self.device_id, entities=entities)
         return [e for response in self.stub.Read(request, timeout=TIMEOUT) for e in response.entities]
 
@@ -108,19 +108,19 @@ class RawClient:
         return self.stub.SetForwardingPipelineConfig(request, timeout=TIMEOUT)
 
     def get_pipeline(self, what: str = "ALL") -> p4r.GetForwardingPipelineConfigResponse:
-        """The pipeline configuration."""
+        """Returns the pipeline configuration."""
         response_type = p4r.GetForwardingPipelineConfigRequest.ResponseType.Value(what)
         request = p4r.GetForwardingPipelineConfigRequest(device_id=self.device_id, response_type=response_type)
         return self.stub.GetForwardingPipelineConfig(request, timeout=TIMEOUT)
 
 
 def code_of(error: grpc.RpcError) -> StatusCode:
-    """The canonical code of a failed call."""
+    """Returns the canonical code of a failed call."""
     return StatusCode(error.code().value[0])
 
 
 def details_of(error: grpc.RpcError) -> list[p4r.Error]:
-    """The p4.v1.Error of each element of a batch."""
+    """Returns the p4.v1.Error of each element of a batch."""
     for key, value in error.trailing_metadata():
         if key == "grpc-status-details-bin":
             status = rpc_status.Status.FromString(value)
@@ -137,5 +137,5 @@ def _unpack(detail: object) -> p4r.Error:
 
 
 def codes(errors: Iterable[p4r.Error]) -> list[StatusCode]:
-    """The canonical codes of some errors."""
+    """Returns the canonical codes of errors."""
     return [StatusCode(error.canonical_code) for error in errors]

@@ -17,7 +17,7 @@ COMPILED = ROOT / "p4src" / "compiled"
 
 
 def p4info_path(name: str) -> Path:
-    """The P4Info of a program by its name."""
+    """Return the path of a program's P4Info."""
     return next(
         p
         for p in (DATA / f"{name}.p4info.txt", DATA / f"bmv2/{name}.p4info.txt", COMPILED / f"{name}.p4info.txt")
@@ -26,18 +26,18 @@ def p4info_path(name: str) -> Path:
 
 
 def json_path(name: str) -> Path:
-    """The BMv2 JSON of a program by its name."""
+    """Return the path of a program's BMv2 JSON."""
     return p4info_path(name).with_name(f"{name}.json")
 
 
 @cache
 def schema(name: str = "entities") -> P4Schema:
-    """finsy's view of a P4Info."""
+    """Return finsy's schema of a program's P4Info."""
     return P4Schema(p4info_path(name))
 
 
 def config(name: str = "entities", cookie: int = 0) -> p4r.ForwardingPipelineConfig:
-    """What a controller sends to set a pipeline."""
+    """Return the configuration with which a controller sets the pipeline."""
     p4info = text_format.Parse(p4info_path(name).read_text(), p4i.P4Info())
     message = p4r.ForwardingPipelineConfig(p4info=p4info, p4_device_config=json_path(name).read_bytes())
     if cookie:
@@ -49,7 +49,7 @@ _LOADER = PipelineLoader()
 
 
 def forwarding(name: str = "entities", clock: Clock = time.time_ns) -> Forwarding:
-    """A device with empty tables, as the server keeps it."""
+    """Return a device with empty tables, as the server holds it."""
     loaded = _LOADER.load(config(name))
     device = Device(loaded.program, executor="interpreted")
     return Forwarding(loaded.config, loaded.program, loaded.schema, device, clock)

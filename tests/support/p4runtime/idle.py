@@ -1,4 +1,4 @@
-"""entities.p4 as p4c would compile it with ``support_timeout = true`` on two of its tables."""
+"""entities.p4 as if p4c had compiled it with ``support_timeout = true`` on two tables."""
 
 import json
 
@@ -7,11 +7,11 @@ from finsy.proto import p4i, p4r
 from tests.support.p4runtime.configs import config
 
 IDLE_TABLES = ("exact_table", "lpm_table")
-"""One with a direct counter and one without."""
+"""Tables with time-outs: one with a direct counter and one without."""
 
 
 def idle_config() -> p4r.ForwardingPipelineConfig:
-    """What a controller sends."""
+    """Return the configuration with which a controller sets the pipeline."""
     message = config()
     program = json.loads(message.p4_device_config)
     for table in program["pipelines"][0]["tables"]:

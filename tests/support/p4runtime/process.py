@@ -1,4 +1,4 @@
-"""``p4reduce switch`` as a process of its own."""
+"""``p4reduce switch`` in its own process."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ TIMEOUT = 60.0
 
 
 class SwitchCommand:
-    """A running switch. Its lines are read by a thread, so that every wait has a deadline."""
+    """A running switch. A thread reads its output, so that every wait has a deadline."""
 
     def __init__(self, *arguments: object) -> None:
         command = [sys.executable, "-m", "p4reduce.cli.entry", "switch", "--json"]
@@ -25,30 +25,30 @@ class SwitchCommand:
         threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True).start()
 
     def event(self) -> dict[str, Any]:
-        """The next line of its output."""
+        """Return the next event that the switch prints."""
         line = self._lines.get(timeout=TIMEOUT)
         assert line, f"the switch has ended: {self.errors()}"
         event: dict[str, Any] = json.loads(line)
         return event
 
     def address(self) -> str:
-        """Waits until it listens; where."""
+        """Wait until the switch listens; return its address."""
         event = self.event()
         assert event["event"] == "listening"
         address: str = event["address"]
         return address
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Ends it by a signal; its exit code."""
+        """End the switch by a signal; return its exit code."""
         self.process.send_signal(number)
         return self.wait()
 
     def wait(self) -> int:
-        """Waits for its end; its exit code."""
+        """Wait for the end of the switch; return its exit code."""
         return self.process.wait(timeout=TIMEOUT)
 
     def errors(self) -> str:
-        """What it said on stderr; waits for its end."""
+        """Wait for the end of the switch; return its stderr."""
         assert self.process.stderr is not None
         return self.process.stderr.read()
 
@@ -60,7 +60,7 @@ class SwitchCommand:
 
 @contextlib.contextmanager
 def running_switch(*arguments: object) -> Iterator[SwitchCommand]:
-    """A switch that does not outlive the test."""
+    """Yield a switch; kill it at the end."""
     command = SwitchCommand(*arguments)
     try:
         yield command

@@ -1,4 +1,4 @@
-"""Entries of entities.p4, one for each kind of table, and how tests write and read them."""
+"""Entries of entities.p4, one for each kind of table, and functions that write and read them."""
 
 import finsy as fy
 from finsy.proto import p4r
@@ -36,7 +36,7 @@ def raw(entry) -> p4r.TableEntry:
 
 
 def write(device, kind, entry, **changes):
-    """The code of the update's outcome."""
+    """Write an update; return its status code."""
     message = entry if isinstance(entry, p4r.TableEntry) else raw(entry)
     for name, value in changes.items():
         setattr(message, name, value)
@@ -45,7 +45,7 @@ def write(device, kind, entry, **changes):
 
 
 def read(device, wanted=None):
-    """The entries that a request selects."""
+    """Return the entries that a request selects."""
     message = p4r.TableEntry() if wanted is None else wanted if isinstance(wanted, p4r.TableEntry) else raw(wanted)
     found, errors = device.read([p4r.Entity(table_entry=message)])
     assert errors == [None]

@@ -1,4 +1,4 @@
-"""Entities of entities.p4 that the integration tests write."""
+"""Entities and updates of entities.p4 for integration tests."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -18,14 +18,14 @@ EVERYTHING = p4r.Entity(table_entry=p4r.TableEntry(table_id=0))
 
 @contextlib.contextmanager
 def refused(code: StatusCode, said: str | None = None) -> Iterator[pytest.ExceptionInfo[grpc.RpcError]]:
-    """The call inside must fail with a code, saying something."""
+    """Expect the enclosed call to fail with a code and a message that matches ``said``."""
     with pytest.raises(grpc.RpcError, match=said) as caught:
         yield caught
     assert code_of(caught.value) is code
 
 
 def entry(port: int = 1, action: str = "forward") -> fy.P4TableEntry:
-    """An entry of exact_table; port 1 to 4 make different ones."""
+    """Return an entry of exact_table; ports 1 to 4 give different entries."""
     arguments = {"port": 7} if action == "forward" else {}
     return fy.P4TableEntry(
         "exact_table", match=fy.Match(dst=1, ingress_port=port), action=fy.Action(action, **arguments)
@@ -33,10 +33,10 @@ def entry(port: int = 1, action: str = "forward") -> fy.P4TableEntry:
 
 
 def insert(port: int = 1, action: str = "forward") -> p4r.Update:
-    """The update that inserts it."""
+    """Return the update that inserts ``entry(port, action)``."""
     return p4r.Update(type=INSERT, entity=entry(port, action).encode(schema()))
 
 
 def dynamic(entities: Iterable[p4r.Entity]) -> list[p4r.TableEntry]:
-    """The table entries that the program does not fix."""
+    """Return the table entries that are not constant."""
     return [e.table_entry for e in entities if not e.table_entry.is_const]

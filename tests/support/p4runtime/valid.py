@@ -1,4 +1,4 @@
-"""Updates of every kind that a fresh device of the program ``entities`` takes."""
+"""Updates of every kind that a fresh device with the program ``entities`` accepts."""
 
 import finsy as fy
 from finsy.proto import p4r
@@ -7,7 +7,7 @@ from tests.support.p4runtime.configs import schema
 
 
 def valid_updates():
-    """Updates of every kind, all of which a fresh device takes."""
+    """Return updates of every kind that a fresh device accepts in this order."""
     mark = fy.Action("mark", tag=1, src=2)
     entities = [
         fy.P4TableEntry("exact_table", match=fy.Match(dst=1, ingress_port=2), action=fy.Action("forward", port=3)),

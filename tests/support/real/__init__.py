@@ -1,1 +1,1 @@
-"""What tests of runs in real time share."""
+"""Helpers for tests of real-time runs."""

@@ -1,4 +1,4 @@
-"""All collectives of a group, one after the other, and digests of what each rank got.
+"""All collectives of a group in sequence, with digests of each rank's results.
 
 As a script at each host (``python -m tests.support.real.collectives``) it prints them as a line of JSON.
 """
@@ -11,11 +11,11 @@ import numpy as np
 from p4reduce import Communicator, connect
 
 BLOCKS = (1, 63, 1000, 4096)
-"""Elements of a rank's block: less than a chunk, an odd number of chunks, many."""
+"""Elements of a rank's block: less than a chunk, partial chunks, many chunks."""
 
 
 def every(comm: Communicator) -> list[tuple[str, int, str]]:
-    """Operation, elements and digest; of dense gradients, sparse ones, words and halves, in blocks of each size."""
+    """Return (operation, elements, digest) for dense and sparse gradients, integers, halves, in blocks of each size."""
     found = []
 
     def note(operation: str, array: np.ndarray) -> None:
@@ -25,7 +25,7 @@ def every(comm: Communicator) -> list[tuple[str, int, str]]:
         rng = np.random.default_rng([turn, comm.rank])
         whole = (comm.size, block)
         dense = (rng.standard_normal(whole) * np.exp(rng.uniform(-4, 4, whole))).astype(np.float32)
-        sparse = np.where(np.arange(whole[1]) // 64 % 4, np.float32(0), dense)  # chunks of zeros at all ranks
+        sparse = np.where(np.arange(whole[1]) // 64 % 4, np.float32(0), dense)  # the same chunks are zero at all ranks
         words = rng.integers(0, 2**32, block, dtype=np.uint32)  # any bits
         note("all_reduce", comm.all_reduce(dense.copy()))
         note("all_reduce, sparse", comm.all_reduce(sparse))

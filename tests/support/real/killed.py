@@ -9,7 +9,7 @@ from p4reduce.runs.real.run import run_real
 from tests.support.real import leftovers
 
 PHASES = ("links", "switches", "workers", "all_reduce")
-"""In the order in which a run comes to them."""
+"""Phases in the order in which a run reaches them."""
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
 
     def strike(label: str, done: int, total: int) -> None:
         if label.endswith(phase):
-            # Or a look for them afterwards would prove nothing.
+            # Otherwise a later check for leftovers would prove nothing.
             assert leftovers.processes(os.environ["XDG_STATE_HOME"])
             os.kill(os.getpid(), int(number))
 

@@ -1,4 +1,4 @@
-"""How tests that run as root give their rights up, so that networks are built in a user namespace."""
+"""Dropping of root's capabilities, so that tests run as root build networks in a user namespace."""
 
 import os
 import subprocess
@@ -10,12 +10,12 @@ NO_ADMIN: Final = ("setpriv", "--bounding-set=-sys_admin,-net_admin", "--inh-cap
 
 
 def prefix() -> tuple[str, ...]:
-    """What to put before a command, so that it runs without the right to make a network namespace; () for others."""
+    """Return the command prefix that drops the capabilities for network namespaces; () if not root."""
     return NO_ADMIN if os.geteuid() == 0 else ()
 
 
 def why_not() -> str | None:
-    """Why no network can be built that way; None if it can."""
+    """Return why no network can be built without these capabilities; None if it can."""
     try:
         if prefix() and subprocess.run([*prefix(), "true"], capture_output=True, check=False).returncode != 0:
             return "setpriv cannot give up root's rights"

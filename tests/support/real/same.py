@@ -1,15 +1,15 @@
-"""What must be the same in real and in virtual time."""
+"""Comparison of results in real and in virtual time."""
 
 from p4reduce.runs.result import NetworkResult, TrainingResult
 
 
 def first_sent(network: NetworkResult) -> dict[tuple[str, int], tuple[int, int]]:
-    """First transmissions on every directed link: frames and bytes, by sender and its port."""
+    """Return first transmissions on every directed link: frames and bytes, by sender and its port."""
     return {(load.node, load.port): (load.first_frames, load.first_bytes) for load in network.links}
 
 
 def training(real: TrainingResult | None, virtual: TrainingResult | None) -> None:
-    """Every sum, the weights, every loss and accuracy; only when they were there may differ."""
+    """Assert equal sums, weights, losses and accuracies; only the times may differ."""
     assert real is not None
     assert virtual is not None
     assert [(one.name, one.iteration, one.value) for one in real.points] == [

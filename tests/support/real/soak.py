@@ -66,11 +66,11 @@ def soak(options: argparse.Namespace) -> int:
 
 
 def kill_one(real: dict, phase: str, kind: signal.Signals, late_s: float) -> None:
-    """Start a run that stops itself in ``phase``; somewhat later it goes on, and is struck."""
+    """Start a run that stops itself in ``phase``; later continue it and send it the signal."""
     command = [sys.executable, "-m", "tests.support.real.killed", json.dumps(real), phase, str(int(signal.SIGSTOP))]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        time.sleep(late_s)  # its session goes on meanwhile: this is what makes the moment random
+        time.sleep(late_s)  # its session goes on meanwhile, so the moment is random
         process.send_signal(kind)
         process.send_signal(signal.SIGCONT)
 

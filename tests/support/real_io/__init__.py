@@ -1,1 +1,1 @@
-"""Real-time switches between UDP sockets on the loopback interface: no root, no namespace, no fixed port."""
+"""Real-time switches between loopback UDP sockets: no root, namespace or fixed port needed."""

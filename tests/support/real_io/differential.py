@@ -1,6 +1,6 @@
-"""The same frames into BMv2 and into the embedded switch, over veth: what leaves each port is compared byte by byte.
+"""Differential test of BMv2 and the embedded switch over veth: the frames leaving each port are compared.
 
-To be run in network namespaces of its own (`enter_command`); prints one line of JSON.
+Run it in its own network namespaces (`enter_command`); it prints one line of JSON.
 """
 
 import json
@@ -39,14 +39,14 @@ SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
 
 @dataclass
 class Outputs:
-    """What left: by port, and what the P4 program counted."""
+    """Frames that left by each port, and the P4 program's counters."""
 
     frames: dict[int, list[bytes]] = field(default_factory=dict)
     counters: Any = None
 
 
 class Traffic:
-    """Frames of two jobs, one with a parameter server, of hosts that talk to each other, and of nobody."""
+    """Random frames: of two jobs (one with a parameter server), between hosts, and invalid ones."""
 
     def __init__(self, topology: Topology, plans: list[Plan], lanes: int, seed: int) -> None:
         self.topology = topology
@@ -56,7 +56,7 @@ class Traffic:
         self.done = [dict.fromkeys(plan.workers, 0) for plan in plans]
 
     def burst(self) -> tuple[int, list[bytes]]:
-        """Some frames that come in one after the other by one port."""
+        """Return a port, and frames that arrive there in sequence."""
         host = self.draw.choice(self.topology.hosts)
         made = [self.frame(host) for _ in range(self.draw.randint(1, BURST))]
         return self.topology.port(SWITCH, host.name), made
@@ -79,7 +79,7 @@ class Traffic:
         return bytes(made)
 
     def inc(self, host: Node, place: int) -> bytes:
-        """The next frame that this host would send, most often; else an old one, one of another type or host."""
+        """Return an INC frame: mostly the host's next one, else an old one, or one with another type or sender."""
         draw, plan, done = self.draw, self.plans[place], self.done[place]
         low = min(done.values())
         own = host.name if host.name in done else plan.workers[0]
@@ -136,7 +136,7 @@ class Traffic:
 
 
 class Ports:
-    """The other ends of the switch's interfaces."""
+    """Sockets at the other ends of the switch's interfaces."""
 
     def __init__(self, network: RealNetwork) -> None:
         self.sockets: dict[int, socket.socket] = {}
@@ -151,7 +151,7 @@ class Ports:
             self.sockets[port] = one
 
     def take(self, port: int, into: list[bytes], until: bytes | None = None) -> None:
-        """What has come to a port; with ``until``, waits for a frame that ends so."""
+        """Collect the frames at a port; with ``until``, wait for a frame that ends with these bytes."""
         one = self.sockets[port]
         one.settimeout(DEADLINE_S if until else 0)
         try:
@@ -165,7 +165,7 @@ class Ports:
 
 
 def play(traffic: Traffic, ports: Ports, count: int) -> dict[int, list[bytes]]:
-    """Send ``count`` frames, one port's turn after the other's: a switch is through with one before the next begins."""
+    """Send ``count`` frames in bursts; the switch finishes a burst before the next one begins."""
     found: dict[int, list[bytes]] = {port: [] for port in ports.sockets}
     sent = turn = 0
     while sent < count:
@@ -177,13 +177,13 @@ def play(traffic: Traffic, ports: Ports, count: int) -> dict[int, list[bytes]]:
         settle(traffic, ports, port, turn, found)
         for other, taken in found.items():
             ports.take(other, taken)
-    for port in found:  # whatever is still in a port's queues leaves before its mark
+    for port in found:  # frames in a port's queues leave before its mark
         settle(traffic, ports, port, turn + port, found)
     return found
 
 
 def settle(traffic: Traffic, ports: Ports, port: int, number: int, found: dict[int, list[bytes]]) -> None:
-    """Send a mark that comes back by the same port, and wait for it."""
+    """Send a mark that returns by the same port, and wait for it."""
     host = traffic.topology.node(traffic.topology.neighbour(SWITCH, port))
     mark = traffic.datagram(host, host.ip, number)
     ports.sockets[port].send(mark)
@@ -206,7 +206,7 @@ def on_bmv2(network: RealNetwork, program: P4Program, run: Callable[[Controller]
         Bmv2Switches(network.topology, network.switch_interfaces, Path(folder)) as switches,
     ):
         targets = [Target(*target) for target in switches.targets]
-        # The same tokens as the embedded switch's.
+        # The key gives the same tokens as the embedded switch's.
         with Controller(network.topology, targets, program, deadline_s=60.0, token_key=seeded_key(0)) as controller:
             return run(controller)
 
@@ -222,7 +222,7 @@ def on_embedded(network: RealNetwork, program: P4Program, run: Callable[[Control
 
 
 def main(options: dict[str, Any]) -> dict[str, Any]:
-    """Run ``frames`` frames of ``seed`` at ``lanes`` lanes through both; what differs, and how much left."""
+    """Run ``frames`` frames of ``seed`` at ``lanes`` lanes through both switches; return the differences and counts."""
     topology = load("star:hosts=3,servers=1")
     lanes = options["lanes"]
     program = bundled(lanes)

@@ -1,4 +1,4 @@
-"""One switch with the real P4 program, and a host behind each of its ports."""
+"""A switch with the real P4 program, and a host behind each of its ports."""
 
 import socket
 import time
@@ -24,7 +24,7 @@ _MARK = 0xFFFFFFFF
 
 
 def device(ports: int) -> Device:
-    """Sums what all hosts push, and routes what they send each other by their own addresses."""
+    """Return a switch that aggregates the pushes of all hosts, and routes between the hosts."""
     topology = racks(1, ports)
     made = root_switch(LANES, topology.switches[0], topology.hosts, SLOTS)
     for port, host in enumerate(topology.hosts, start=1):
@@ -69,7 +69,7 @@ class Lab:
     # --- frames
 
     def datagram(self, source: int, target: int, *, number: int = 0, size: int = 40, job: int | None = None) -> bytes:
-        """UDP from one host to another; with ``job`` an INC packet that no switch aggregates."""
+        """Return a UDP frame between two hosts; with ``job``, an INC packet that no switch aggregates."""
         hosts, root = self.topology.hosts, self.topology.switches[0]
         columns = (
             {"job": job, "seq": number} if job is not None else {"udp_src_port": 7, "udp_dst_port": 7, "seq": number}
@@ -85,7 +85,7 @@ class Lab:
         return wire.pack(values, np.zeros((1, size), np.int32)).tobytes()
 
     def push(self, source: int, seq: int, lanes: NDArray[np.int32], *, resend: int = 0) -> bytes:
-        """A contribution of a host."""
+        """Return a host's contribution."""
         host, root = self.topology.hosts[source - 1], self.topology.switches[0]
         values = wire.headers(
             1,
@@ -108,20 +108,20 @@ class Lab:
         return self.hosts[port].recv(1 << 16)
 
     def settle(self, port: int) -> list[bytes]:
-        """Wait until the switch has dealt with all that came from a port, and has sent what came of it.
+        """Wait until the switch has processed all frames from a port, and has sent the resulting frames.
 
-        Returns what had come back to the port before.
+        Returns the frames that had arrived back at the port before.
         """
         self.send(port, self.datagram(port, port, number=_MARK))
         found = []
         while int.from_bytes((frame := self.receive(port))[50:54], "big") != _MARK:
             found.append(frame)
         with self.switches.paused():
-            pass  # the loop's turn is over: whatever it had to send is sent
+            pass  # the loop's iteration is over, so all its frames are sent
         return found
 
     def waiting(self, port: int) -> list[bytes]:
-        """What has come to a port and nobody has taken."""
+        """Return the frames that wait at a port's socket."""
         one = self.hosts[port]
         found = []
         one.setblocking(False)
@@ -148,7 +148,7 @@ def lab(ports: int = 3, **options: Any) -> Iterator[Lab]:
 
 
 def eventually(holds: Callable[[], bool], what: str) -> None:
-    """Wait until another thread has brought something about."""
+    """Wait until another thread has made a condition true."""
     deadline = time.monotonic() + DEADLINE_S
     while not holds():
         assert time.monotonic() < deadline, f"waited {DEADLINE_S:g} s for {what}"

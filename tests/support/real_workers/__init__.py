@@ -1,1 +1,1 @@
-"""Worker processes on loopback sockets, and the compiled P4 program between them, one datagram a frame."""
+"""Worker processes on loopback sockets, joined by the compiled P4 program; each datagram is a frame."""

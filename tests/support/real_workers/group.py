@@ -1,4 +1,4 @@
-"""Worker processes for a plan, spoken to in lines of JSON."""
+"""Worker processes for a plan, controlled by lines of JSON."""
 
 import json
 import selectors
@@ -19,9 +19,9 @@ from p4reduce.workers.specs import FIXED, Congestion
 from tests.support.real_workers.reflector import Reflector
 
 DEADLINE_S = 120.0
-"""for one answer, on a machine that does much else; what goes well takes a second"""
+"""limit for an answer on a loaded machine; normally answers take a second"""
 SERVED = ("push", "pull", "push_pull", "barrier")
-"""what a job with a server does; one without does an all-reduce and a barrier"""
+"""collectives of a job with a server; a job without has all_reduce and barrier"""
 
 
 class Group:
@@ -68,7 +68,7 @@ class Group:
         ]
 
     def ask(self, command: dict[str, Any] | str) -> list[dict[str, Any]]:
-        """The answers of all to a command, or to a line that may be none, in rank order."""
+        """Send a command (or a possibly invalid line) to all processes; return the answers in rank order."""
         line = command if isinstance(command, str) else json.dumps(command)
         for process in self._processes.values():
             assert process.stdin is not None
@@ -77,7 +77,7 @@ class Group:
         return [self.answer(host) for host in self._processes]
 
     def answer(self, host: str) -> dict[str, Any]:
-        """The next line of a process."""
+        """Return the next line of a process."""
         process = self._processes[host]
         assert process.stdout is not None
         with selectors.DefaultSelector() as selector:
@@ -115,7 +115,7 @@ class Group:
     def __exit__(self, *_: object) -> None:
         for process in self._processes.values():
             assert process.stdin is not None
-            process.stdin.close()  # the end of their input
+            process.stdin.close()  # end of input
         deadline = time.monotonic() + DEADLINE_S
         for process in self._processes.values():
             try:
@@ -129,6 +129,6 @@ class Group:
         self.close()
 
     def close(self) -> None:
-        """Of a group that was never started: let go of sockets and switches."""
+        """Close sockets and switches; call it only for a group that was never started."""
         self._reflector.close()
         self._switches.close()

@@ -1,4 +1,4 @@
-"""Switches behind UDP sockets: each datagram is a frame that came in at a host's port. No queues, no time."""
+"""Switches behind UDP sockets: each datagram is a frame that arrives at a host's port. No queues, no time."""
 
 import random
 import selectors
@@ -10,7 +10,7 @@ from p4reduce.topologies import Topology
 from p4switch.device import Device
 
 CPU_PORT = 510
-"""refused packets go to the controller"""
+"""port to the controller, which gets refused packets"""
 
 
 class Reflector:
@@ -34,12 +34,12 @@ class Reflector:
         self._thread = threading.Thread(target=self._run)
 
     def address(self, host: str) -> tuple[str, int]:
-        """Where a host's frames go."""
+        """Return the address to which a host sends its frames."""
         found: tuple[str, int] = self._sockets[host].getsockname()
         return found
 
     def attach(self, host: str, where: tuple[str, int]) -> None:
-        """Say where a host's socket is."""
+        """Set the address of a host's socket."""
         self._where[host] = where
 
     def _run(self) -> None:
@@ -50,7 +50,7 @@ class Reflector:
                 self._carry(key.data, 1, self._sockets[key.data].recv(65535))
 
     def _carry(self, node: str, port: int, frame: bytes) -> None:
-        """A frame leaves a node by a port; what comes of it goes on until it reaches hosts."""
+        """Carry a frame from a node's port, and all resulting frames, until they reach hosts."""
         waiting = deque([(node, port, frame)])
         while waiting:
             node, port, frame = waiting.popleft()
@@ -75,7 +75,7 @@ class Reflector:
         self._thread.join()
 
     def close(self) -> None:
-        """Close the sockets; the thread has ended, or never begun."""
+        """Close the sockets; call it after the thread has ended, or without it."""
         for made in (*self._sockets.values(), self._end, self._ended):
             made.close()
         self._selector.close()

@@ -1,5 +1,5 @@
-"""What the product says, writes and counts, as digests: does a change that should change nothing change anything?
+"""Regression test of the product's output: digests of what it prints, writes and counts.
 
-``python -m tests.support.same`` runs some hundred commands and compares what came with ``tests/data/same/``; with
-``--write`` it writes that anew. The product is driven by its command line: `product.py` alone knows where it begins.
+``python -m tests.support.same`` runs about a hundred commands and compares the results with ``tests/data/same/``;
+``--write`` stores them. The product is driven by its command line; only `product.py` knows its entry points.
 """

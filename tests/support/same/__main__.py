@@ -34,13 +34,13 @@ ENVIRONMENT: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "MPLBACKEND": "agg",
 }
-"""Of every job: what is printed depends on no terminal, what is summed up on no number of threads."""
+"""Environment of every job, so that output does not depend on the terminal, nor sums on the number of threads."""
 NOT_PASSED_ON: Final = ("P4REDUCE_", "SLURM", "RAY_", "PMI", "OMPI", "P4C", "SIMPLE_SWITCH", "PYTHONPATH")
-"""Of this process's environment; the folder of machine code excepted."""
+"""Prefixes of environment variables that jobs do not inherit, except P4REDUCE_CACHE."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 1 when something differs or cannot be run."""
+    """Return 1 if something differs or cannot be run."""
     parser = argparse.ArgumentParser(prog="make same", description=__doc__)
     parser.add_argument("--write", action="store_true", help="store what comes, in place of comparing")
     parser.add_argument("--only", metavar="GROUP[,GROUP]", help="only these groups, or jobs: runs or runs/steiner")
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.write and not whole:
         parser.error("--write stores whole groups: not with --cheap, and not with a job of a group")
     _set_environment()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # exit normally, so that started processes end, too
     done = _run(jobs, given.jobs, given.keep)
     return _judge(done, write=given.write, whole=whole, keep=given.keep)
 
@@ -82,7 +82,7 @@ def _set_environment() -> None:
 
 
 def _run(jobs: Sequence[Job], at_a_time: int, keep: Path) -> list[Done]:
-    """Run them with a bar on stderr, and keep all that came."""
+    """Run jobs with a progress bar on stderr, and keep all output."""
     console = Console(stderr=True, width=100, force_terminal=sys.stderr.isatty())
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     found = []
@@ -90,7 +90,7 @@ def _run(jobs: Sequence[Job], at_a_time: int, keep: Path) -> list[Done]:
         shutil.rmtree(keep / group, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix="p4reduce-same-"))
     try:
-        # Without a thread that refreshes it: jobs are forked from this process.
+        # No refresh thread, because jobs are forked from this process.
         with Progress(*columns, console=console, auto_refresh=False, disable=not sys.stderr.isatty()) as bar:
             task = bar.add_task("same", total=len(jobs))
             for done in run_all(jobs, at_a_time, scratch):
@@ -116,7 +116,7 @@ def _file_name(name: str) -> str:
 
 
 def _judge(done: Sequence[Done], *, write: bool, whole: bool, keep: Path) -> int:
-    """Say what differs, or write it; the exit code."""
+    """Print the differences, or store the results; return the exit code."""
     problems = [f"{one.job.group}/{one.job.name}: {one.problem}" for one in done if one.problem]
     counts: Counter[str] = Counter()
     lines = []

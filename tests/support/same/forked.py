@@ -1,4 +1,4 @@
-"""Jobs in processes of their own, which are forked from one that has imported what they need; several at a time."""
+"""Jobs in child processes, forked from a process that has imported their modules; several at a time."""
 
 import contextlib
 import importlib
@@ -20,13 +20,13 @@ from tests.support.same.job import Call, Job
 from tests.support.same.outcome import Outcome, Scrub
 
 LONGEST_S: Final = 300
-"""of a job; it is ended then"""
+"""limit of a job in seconds, after which it is killed"""
 _ITEMS, _MODULES = "items.json", "modules.json"
 
 
 @dataclass(frozen=True)
 class Done:
-    """A job that has ended: the outcome of each of its calls, what it cost, and why it has not all of them."""
+    """An ended job: the outcome of each of its calls, its CPU time, and why outcomes are missing (empty: none are)."""
 
     job: Job
     outcomes: dict[str, Outcome]
@@ -35,7 +35,7 @@ class Done:
 
 
 def run_all(jobs: Sequence[Job], at_a_time: int, scratch: Path) -> Iterator[Done]:
-    """Run the jobs; those that have ended, as they end."""
+    """Run the jobs; yield each when it has ended."""
     waiting = list(enumerate(jobs))
     running: dict[int, tuple[Job, Path, float]] = {}
     try:
@@ -79,7 +79,7 @@ def _fork(job: Job, folder: Path) -> int:
         os.setsid()
         _in_child(job, folder)
         code = 0
-    except BaseException:  # the child must not go on as its parent
+    except BaseException:  # the child must not continue in its parent's code
         (folder / "problem.txt").write_text(traceback.format_exc())
     finally:
         os._exit(code)
@@ -101,7 +101,7 @@ def _collect(job: Job, folder: Path, status: int, cpu_s: float) -> Done:
 
 
 def _import(names: Sequence[str]) -> None:
-    """What one job has imported the next ones find imported, but for studies: they register policies of their own."""
+    """Import the modules of a finished job for later forks, except studies, which register their own policies."""
     for name in names:
         if name not in sys.modules and name.partition(".")[0] != "studies":
             with contextlib.suppress(Exception):
@@ -116,7 +116,7 @@ def _in_child(job: Job, folder: Path) -> None:
     (work / "tmp").mkdir(parents=True)
     os.chdir(work)
     os.environ["TMPDIR"] = str(work / "tmp")
-    os.environ["XDG_STATE_HOME"] = str(folder / "state")  # runs in real time that are not this job's are not listed
+    os.environ["XDG_STATE_HOME"] = str(folder / "state")  # hides real-time runs of other jobs
     for name, text in job.given.items():
         path = work / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -170,7 +170,7 @@ def _called(call: Call, folder: Path, work: Path) -> Outcome:
 
 
 _LATE: Final[list[str]] = []
-"""What took too long, in a job's process."""
+"""Messages about calls that exceeded their limit, in a job's process."""
 
 
 def _too_long(call: Call, *signalled: object) -> None:
@@ -180,7 +180,7 @@ def _too_long(call: Call, *signalled: object) -> None:
 
 
 def _ended(run: Callable[[], Any]) -> Any:
-    """The exit code, or what was returned, or the error in a line."""
+    """Return the exit code, the result, or the error in one line."""
     try:
         return run()
     except SystemExit as ended:

@@ -1,4 +1,4 @@
-"""Histories of the orchestrator from a seed, and what is in their databases at the end."""
+"""Histories of the orchestrator from a seed, with the final contents of their databases."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ STEPS = 12
 
 
 def play(kind: str, number: int, count: int) -> dict[str, Any]:
-    """So many histories; all rows of each."""
-    # Hypothesis also draws constants that it finds in the sources of this repository: histories would change with
-    # every number that somebody writes.
+    """Play ``count`` histories; return all rows of each database."""
+    # Hypothesis also draws constants found in the sources of this repository, so histories would change with every new
+    # number.
     nothing = providers.Constants()
     providers._get_local_constants = lambda: nothing
     found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""All jobs: what is asked of the product, group by group."""
+"""All jobs of the regression test, group by group."""
 
 import itertools
 import json
@@ -14,13 +14,13 @@ from tests.support.same.job import Call, Job, p4reduce
 from tests.support.same.refusals import refusal_jobs
 
 EXTRA: Final = ("mistakes",)
-"""Groups that run only when they are asked for."""
+"""Groups that run only on request."""
 PLANS: Final = ("steiner", "mst", "spt", "ring", "ps")
 SMALL: Final = "leaf-spine:leaves=2,spines=2,hosts=2,servers=1"
 
 
 def all_jobs() -> list[Job]:
-    """In the order in which they begin: long ones first, so that none is left alone at the end."""
+    """Return the jobs in starting order: long ones first, so that none runs alone at the end."""
     makers = (_studies, _orchestrator, _labs, _mistakes, _runs, _tdm, _plans, _priorities, refusal_jobs, _help, _p4)
     return [job for make in makers for job in make()]
 
@@ -44,7 +44,7 @@ def _p4() -> Iterator[Job]:
 
 
 def _copied_program() -> Path:
-    """The P4 program without what was compiled of it, in the job's folder."""
+    """Copy the sources of the P4 program into the job's folder; return that folder."""
     there = Path(product.P4_PROGRAM)
     there.mkdir()
     for source in sorted((ROOT / product.P4_PROGRAM).glob("*.p4")):
@@ -60,7 +60,7 @@ def _committed() -> dict[str, str]:
 
 
 def _compiled(folder: str) -> tuple[Call, ...]:
-    """Each program there by its name, in the job's folder: messages and output name no other folder."""
+    """Return calls that compile each program in the job's folder, so that messages name no other folder."""
     calls = []
     for source in sorted((ROOT / folder).rglob("*.p4"), key=_program_name):
         name = _program_name(source)
@@ -74,7 +74,7 @@ def _compiled(folder: str) -> tuple[Call, ...]:
 
 
 def _program_name(path: Path) -> str:
-    """The name without folders; those of labs are all called alike, so the number of theirs is before it."""
+    """Return the name without folders; names in labs are prefixed by the lab's number, as they are all alike."""
     number = next((part[:2] for part in path.parts if part[:2].isdigit()), "")
     kind = "skeleton" if "skeleton" in path.parts else "solution" if number else ""
     return "-".join(part for part in (number, kind, path.name) if part)
@@ -160,7 +160,7 @@ def _runs() -> Iterator[Job]:
         _run("own program", "-t", "star:hosts=3", "-l", 64, "-e", 900, "--p4", "p4reduce.p4"),
     )
     sources = {source.name: source.read_text() for source in (ROOT / product.P4_PROGRAM).glob("*.p4")}
-    yield Job("runs", "networks", networks, given=sources)  # beside it: the path of a source is in its JSON
+    yield Job("runs", "networks", networks, given=sources)  # the JSON has the source's path
     training = (
         _run("digits", "-m", "digits", "-t", SMALL, "--epochs", 1),
         _run("digits by a server", "-m", "digits", "-t", SMALL, "-p", "ps", "--collective", "push_pull", "--epochs", 1),
@@ -191,7 +191,7 @@ def _runs() -> Iterator[Job]:
 
 
 def _incidents(seeds: range) -> tuple[Call, ...]:
-    """Deaths of hosts, processes, links and switches, joins and restarts; there is no flag for them in virtual time."""
+    """Return calls with failures, joins and restarts in virtual time, for which there are no flags."""
     from tests.support.kills.virtual import run
 
     return tuple(Call(f"incidents, seed {seed:02}", partial(_told, run, seed)) for seed in seeds)
@@ -300,7 +300,7 @@ STUDIES: Final = {
         "--swap-networks leaf-spine --swap-seeds 1 --swap-rounds 3 --swap-detours 0.1 --swap-thresholds 1 "
         "--ring-networks leaf-spine --ring-tasks 1"
     ),
-    "turns": (  # all parts but plan-times, which has times of this machine
+    "turns": (  # all parts except plan-times, which measures this machine
         "--quick --seeds 1 --parts gain,all-to-all,hops,sharing,uncoordinated,sigma,delta,scale,twins,windows,"
         "plan-gains,plan-mixed,plan-optima,plan-delta,plan-electrical,plan-pairs,plan-traces,sweep-ratio,sweep-ports,sweep-rate,"
         "sweep-sigma,sweep-delta,sweep-flows,sweep-gpus,sweep-trace"
@@ -373,7 +373,7 @@ def _orchestrator() -> Iterator[Job]:
 
 
 def _played(name: str, flags: tuple[object, ...]) -> tuple[Call, ...]:
-    """Tasks of a file over packets; what is in the database at the end."""
+    """Return calls that play the tasks of a file on packets, and one that reads the database at the end."""
     return (
         p4reduce(f"{name}, submitted", "tasks", "submit", "tasks.yaml", "--json"),
         p4reduce(f"{name}, orchestrated", "orchestrate", *flags, "--json"),
@@ -383,7 +383,7 @@ def _played(name: str, flags: tuple[object, ...]) -> tuple[Call, ...]:
 
 
 def rows(database: Path) -> dict[str, Any]:
-    """What is in a database: rows by table, in the order in which they came."""
+    """Return the contents of a database: rows by table, in insertion order."""
     with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
         connection.row_factory = sqlite3.Row
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -395,7 +395,7 @@ def rows(database: Path) -> dict[str, Any]:
 
 
 def _row(table: str, row: sqlite3.Row) -> dict[str, Any]:
-    """A row without what is drawn from the system's random numbers or is of a process."""
+    """Return a row without random and process-specific values."""
     found = dict(sorted(dict(row).items()))
     if table == "facts" and found["name"] in DRAWN:
         found["value"] = "<drawn>"
@@ -405,7 +405,7 @@ def _row(table: str, row: sqlite3.Row) -> dict[str, Any]:
 
 
 def _without_tokens(text: str) -> str:
-    """A plan's JSON with the pairs that have tokens, but not the tokens, which are secrets; damaged text as it is."""
+    """Return a plan's JSON with its secret tokens masked; damaged JSON is unchanged."""
     try:
         plan = json.loads(text)
     except ValueError:
@@ -417,7 +417,7 @@ def _without_tokens(text: str) -> str:
 
 
 DRAWN: Final = ("pid", "database", "instance")
-"""Facts of a database that are others in each run."""
+"""Facts of a database that differ in each run."""
 
 
 def _histories(kind: str, seed: int) -> tuple[Call, ...]:
@@ -485,7 +485,7 @@ def _helps() -> tuple[Call, ...]:
 
 
 def _unframed(shown: str) -> None:
-    """Without frames and line breaks, which are Rich's."""
+    """Print a help text without Rich's frames and line breaks."""
     for line in shown.splitlines():
         if words := line.strip("─│╭╮╰╯ ").split():
             print(*words)

@@ -1,4 +1,4 @@
-"""What is run: jobs, each in a process and a folder of its own, whose calls are items with a name each."""
+"""Jobs of the regression test, each in its own process and folder; each call is a named item."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,15 +9,15 @@ from tests.support.same import product
 
 @dataclass(frozen=True)
 class Call:
-    """One item: something that is called, and the files that it leaves.
+    """One item: a function to call, and the files that it leaves.
 
     Attributes:
-        name: of the item, in its group; it stays when code moves.
-        run: is called in the job's folder; what it prints belongs to the item, and what it returns if that is no
-            exit code.
-        files: patterns of the files, below the job's folder, that belong to the item.
-        limit_s: after which it is ended, and that is a problem.
-        until: words on stderr at which the call is interrupted, as by Ctrl-C.
+        name: the item's name within its group; it must stay the same when code moves.
+        run: function called in the job's folder; its output belongs to the item, and its result unless it is an exit
+            code.
+        files: glob patterns, relative to the job's folder, of files that belong to the item.
+        limit_s: time limit in seconds; exceeding it is a problem.
+        until: text on stderr upon which the call is interrupted, as by Ctrl-C.
     """
 
     name: str
@@ -29,11 +29,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Job:
-    """Calls that share a process and a folder, one after the other.
+    """Calls that run in sequence in one process and folder.
 
     Attributes:
-        group: the file in ``tests/data/same/`` that has its items.
-        given: files that are there before, by name.
+        group: name of the file in ``tests/data/same/`` that has its items.
+        given: contents of files that exist before, by name.
         cheap: whether ``make test`` runs it.
     """
 
@@ -45,6 +45,6 @@ class Job:
 
 
 def p4reduce(name: str, *arguments: object, files: tuple[str, ...] = (), until: str = "") -> Call:
-    """A command of p4reduce."""
+    """Return a call of a p4reduce command."""
     words = [str(one) for one in arguments]
     return Call(name, lambda: product.command(words), files, until)

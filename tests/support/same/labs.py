@@ -1,4 +1,4 @@
-"""Submissions to labs, and what the grader says of them."""
+"""Submissions to labs, and the grader's verdicts."""
 
 import shutil
 from collections.abc import Callable
@@ -10,7 +10,7 @@ SECRET = "a secret that never changes\n"  # noqa: S105
 
 
 def the_class() -> tuple[Call, ...]:
-    """Two students for each lab, one who is right and one who is not."""
+    """Return a call that grades two students for each lab, one right and one wrong."""
     from tests.support.labs.classroom import hand_in
 
     Path("secret").write_text(SECRET)
@@ -20,7 +20,7 @@ def the_class() -> tuple[Call, ...]:
 
 
 def one_of_each(number: str) -> tuple[Call, ...]:
-    """Of a lab: the skeleton, the solution, and the first mistake of the table."""
+    """Return calls that grade a lab's skeleton, its solution and the first mistake of the table."""
     from tests.support.labs import SOLUTIONS, mutants
 
     Path("secret").write_text(SECRET)
@@ -37,7 +37,7 @@ def one_of_each(number: str) -> tuple[Call, ...]:
 
 
 def mistakes(number: str) -> tuple[Call, ...]:
-    """Every mistake of the table."""
+    """Return calls that grade every mistake of a lab's table."""
     from tests.support.labs import mutants
 
     return _mistakes(number, mutants(number))

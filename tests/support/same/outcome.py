@@ -1,4 +1,4 @@
-"""What came of a call, without what differs between machines and moments, as a digest and as parts that can be read."""
+"""Outcome of a call, without machine- or time-dependent parts, as a digest and as readable parts."""
 
 import csv
 import gzip
@@ -16,33 +16,33 @@ from typing import Any, Final
 from tests.support.paths import ROOT
 
 LONGEST: Final = 60
-"""of a value that is stored as it is; longer ones are digests"""
+"""length of text above which only its beginning and a digest are stored"""
 KEPT_PROVENANCE: Final = ("seed", "p4_json_sha256")
-"""all else of ``provenance`` are versions and paths"""
+"""keys of ``provenance`` that are kept; the others are versions and paths"""
 _ELSEWHERE: Final = tuple(
     (re.compile(pattern, re.MULTILINE), instead)
     for pattern, instead in (
-        (r"^(\d+ s|compiling machine code .*|live page: http.*)\n", ""),  # wall clock, caches, addresses that are drawn
+        (r"^(\d+ s|compiling machine code .*|live page: http.*)\n", ""),  # wall clock, caches, random addresses
         (r"\.partial-[0-9a-f]+-", ".partial-"),
         (r"\b[0-9a-f]{40}\b(\+changes)?", "<commit>"),
     )
 )
-"""What another machine or moment has otherwise, in texts."""
+"""Patterns of machine- or time-dependent text, with their replacements."""
 
 
 @dataclass
 class Outcome:
-    """What came of a call: ``shown`` is all of it as text by part, ``parts`` what is stored."""
+    """Outcome of a call: ``shown`` is the full text by part, ``parts`` what is stored."""
 
     shown: dict[str, str] = field(default_factory=dict)
     parts: dict[str, Any] = field(default_factory=dict)
 
     def digest(self) -> str:
-        """Of all."""
+        """Return the digest of all parts."""
         return digest(json.dumps(self.shown))
 
     def add(self, name: str, content: bytes, scrub: "Scrub") -> None:
-        """A stream or a file."""
+        """Add the content of a stream or a file."""
         if name.endswith(".gz"):
             content = gzip.decompress(content)
         try:
@@ -69,7 +69,7 @@ class Outcome:
 
 
 class Scrub:
-    """Takes out of texts what another machine, moment or folder has otherwise."""
+    """Removes machine-, time- and folder-dependent text."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -83,12 +83,12 @@ class Scrub:
 
 
 def digest(text: str, length: int = 16) -> str:
-    """The beginning of a SHA-256."""
+    """Return the beginning of a SHA-256 in hex."""
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def without_provenance(data: Any) -> Any:
-    """The same without versions, paths and processor times."""
+    """Return JSON data with only the kept keys of ``provenance``."""
     if isinstance(data, Mapping):
         found = {}
         for key, value in data.items():
@@ -112,7 +112,7 @@ def _json(text: str) -> Any:
 
 
 def _parts(data: Any) -> dict[str, Any]:
-    """Two levels of it: what is short as it is, of the rest digests."""
+    """Return two levels of JSON data: short values as they are, others as digests."""
     found = {}
     for key, value in data.items() if isinstance(data, dict) else enumerate(data):
         if isinstance(value, dict) and len(value) <= 40 and isinstance(data, dict):
@@ -134,7 +134,7 @@ def _short(value: Any) -> Any:
 
 
 class _Tables(HTMLParser):
-    """Rows of the tables of a page; figures and scripts are no tables."""
+    """Parser that collects headings and table rows of a page; it ignores figures and scripts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class _Tables(HTMLParser):
 
 
 def tables(page: str) -> str:
-    """Headings and tables of a report page as text, without its table of versions."""
+    """Return the headings and tables of a report page as text, without its table of versions."""
     reader = _Tables()
     reader.feed(page)
     out = io.StringIO()
@@ -168,7 +168,7 @@ def tables(page: str) -> str:
 
 
 def _is_version(row: list[str]) -> bool:
-    """Whether it tells of a version: of a library, of Python, or of this repository."""
+    """Return whether a row has the version of a library, of Python or of this repository."""
     if len(row) != 2:
         return False
     if row[0] in {"python", "commit", "p4_json"}:

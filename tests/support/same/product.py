@@ -1,4 +1,4 @@
-"""Where the product begins: the one place that changes with it. All else is its command line and its files."""
+"""Entry points of the product: the only module that depends on them; all else uses command line and files."""
 
 import contextlib
 import importlib
@@ -18,31 +18,31 @@ MAKE_P4: Final = "p4reduce.cli.p4_build"
 P4_PROGRAM: Final = "p4src"
 """The folder of the P4 program; ``compiled/`` is below it."""
 P4_FOLDERS: Final = ("tests", "packages/course/src/p4reduce_course/labs", "studies/bench")
-"""Where other P4 programs are."""
+"""Folders with other P4 programs."""
 
 
 def command(words: Sequence[str]) -> Any:
-    """``p4reduce words…`` in this process; ends with its exit code as ``SystemExit``, or returns."""
+    """Run ``p4reduce words…`` in this process; raises ``SystemExit`` with its exit code, or returns."""
     sys.argv = ["p4reduce", *words]
-    sys.modules["__main__"].__package__ = None  # else messages name this module and not the command
+    sys.modules["__main__"].__package__ = None  # otherwise messages would name this module
     return _entry()()
 
 
 def study(name: str, words: Sequence[str]) -> None:
-    """A study's program, with its flags."""
+    """Run a study's program with its flags."""
     path = ROOT / "studies/__main__.py"
     sys.argv = [str(path), name, *words]
     run_path(str(path), run_name="__main__")
 
 
 def make_p4(root: Path) -> None:
-    """``make p4`` in another folder than the repository."""
+    """Run ``make p4`` for another root folder."""
     made = importlib.import_module(MAKE_P4)
     made.build(made.find_compiler(None, root), root)
 
 
 def commands(*words: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every command below some words, with its help."""
+    """Yield every command below some words, with its help."""
     shown = help_of(words)
     yield words, shown
     for line in shown.splitlines():
@@ -51,7 +51,7 @@ def commands(*words: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def help_of(words: Sequence[str]) -> str:
-    """What ``p4reduce words… --help`` prints."""
+    """Return the output of ``p4reduce words… --help``."""
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
         command([*words, "--help"])
@@ -59,7 +59,7 @@ def help_of(words: Sequence[str]) -> str:
 
 
 def _entry() -> Callable[[], Any]:
-    """What ``p4reduce`` calls, as the project's description says."""
+    """Return the function behind ``p4reduce``, according to pyproject.toml."""
     module, _, function = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"][
         "p4reduce"
     ].partition(":")

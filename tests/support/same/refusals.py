@@ -1,4 +1,4 @@
-"""Commands that are refused: a wrong value for every option of every command, and what people get wrong."""
+"""Commands that are refused: a wrong value for every option of every command, and common mistakes."""
 
 import re
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ from tests.support.same import product
 from tests.support.same.job import Call, Job, p4reduce
 
 _OPTION: Final = re.compile(r"│ \*?\s*(--[\w-]+)(?:\s+-\w)?\s+(\S.*?)\s{2,}")
-"""A line of a help: the option, and what it takes"""
+"""A line of a help text: the option, and the type of its value."""
 NO_END: Final = frozenset({("perf", "--stepfactor")})
-"""Options of which a wrong value is not refused: the command then does not end."""
+"""Options whose wrong value is accepted, and makes the command run forever."""
 REACHED: Final = frozenset(
     {"run", "plan show", "tdm plan", "tdm run", "tdm compare", "tdm trace", "compare", "sweep", "perf", "topo capable",
      "priorities compare"}
 )  # fmt: skip
-"""Commands that may be given any text as a value: where they take it, they do little and leave only files."""
+"""Commands that can be tested with arbitrary text: if they accept it, they do little and leave only files."""
 SMALL: Final = ("--topology", "star:hosts=2", "--elements", "64")
 SHORTENED: Final = {
     "run": SMALL,
@@ -31,9 +31,9 @@ SHORTENED: Final = {
     "topo capable": ("star:hosts=2", "--count", "1"),
     "priorities compare": ("nothing.yaml",),
 }
-"""What comes before the wrong value, so that what is not refused ends soon."""
+"""Arguments before the wrong value, so that a command that is not refused ends soon."""
 NOT_CALLED: Final = frozenset({"clean", "demo", "launch", "net", "slurm", "switch", "watch", "doctor", "confirm"})
-"""They act on the machine, or take long, where a value is not refused: only what no command takes is tried."""
+"""Commands that affect the machine or take long if a value is accepted: only invalid text is tried."""
 BY_HAND: Final = """\
 nope
 --nope
@@ -222,7 +222,7 @@ net pcap nobody
 switch --nope
 slurm conf --nope
 """
-"""A command in each line."""
+"""Common mistakes, one command a line."""
 GIVEN: Final = {
     "broken.yaml": "a: [1, 2\nb: {",
     "empty.yaml": "",
@@ -244,11 +244,11 @@ GIVEN: Final = {
     "badtasks.yaml": "tasks:\n  - {name: task1, server: s, workers: [], elements: -1}\n  - {name: task1}\n",
     "badtasks.csv": "name,server,workers,elements\ntask1,server1,h1 h2,many\n",
 }
-"""Files that they name."""
+"""Contents of the files that the commands name."""
 
 
 def refusal_jobs() -> Iterator[Job]:
-    """By hand, and generated from the helps."""
+    """Yield jobs with commands written by hand, and with commands generated from the help texts."""
     lines = BY_HAND.splitlines()
     for part in range(4):
         calls = tuple(p4reduce(line, *line.split()) for line in lines[part::4])
@@ -258,7 +258,7 @@ def refusal_jobs() -> Iterator[Job]:
 
 
 def _generated(part: int) -> tuple[Call, ...]:
-    """Of every fourth option of all."""
+    """Return one in four of the generated commands."""
     calls = []
     for words, shown in product.commands():
         command = " ".join(words)

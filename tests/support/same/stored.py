@@ -1,4 +1,4 @@
-"""What is stored: a file for each group, a line for each item, so that ``git diff`` shows which have changed."""
+"""Stored results: a file for each group, a line for each item, so that ``git diff`` shows the changed items."""
 
 import json
 import platform
@@ -8,30 +8,30 @@ from pathlib import Path
 from typing import Any, Final
 
 LIBRARIES: Final = ("numpy", "scipy", "networkx", "typer", "click", "rich", "pydantic", "hypothesis", "matplotlib")
-"""Those that what comes may depend on."""
+"""Libraries on which the results may depend."""
 _ENVIRONMENT: Final = "written-with.json"
 _SHOWN: Final = 4
-"""parts of an item that differ and are told of"""
+"""number of differing parts of an item that are reported"""
 
 
 Items = dict[str, dict[str, Any]]
-"""Of a group, by their names: digest and parts."""
+"""Digest and parts of a group's items, by name."""
 
 
 def read(path: Path) -> Items:
-    """Those of a file; none where there is no file."""
+    """Return the items of a file; none if it does not exist."""
     return json.loads(path.read_text()) if path.exists() else {}
 
 
 def write(path: Path, items: Items) -> None:
-    """A line for each, in the order of their names."""
+    """Write items, one a line, sorted by name."""
     lines = [f"{json.dumps(name)}: {json.dumps(item)}" for name, item in sorted(items.items())]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def differences(stored: Items, came: Items, *, whole: bool) -> Iterator[str]:
-    """A line for each item that differs; with ``whole`` also for those that did not come."""
+    """Yield a line for each item that differs; with ``whole``, also for missing items."""
     for name, item in sorted(came.items()):
         if name not in stored:
             yield f"{name}: is new"
@@ -42,7 +42,7 @@ def differences(stored: Items, came: Items, *, whole: bool) -> Iterator[str]:
 
 
 def _parts(stored: dict[str, Any], item: dict[str, Any]) -> str:
-    """The first parts that differ, and how."""
+    """Return a description of the first differing parts."""
     names = [name for name in {**stored, **item} if name != "digest" and stored.get(name) != item.get(name)]
     told = [f"{name} {_value(item, name)}, was {_value(stored, name)}" for name in names[:_SHOWN]]
     if len(names) > _SHOWN:
@@ -55,7 +55,7 @@ def _value(item: dict[str, Any], name: str) -> str:
 
 
 def written_with(folder: Path, *, write: bool = False) -> str:
-    """The versions with which the digests were written, and where they are others here."""
+    """Return the versions with which the digests were written, where they differ from the present ones."""
     here = {"python": platform.python_version(), "machine": platform.machine()}
     here |= {name: version(name) for name in LIBRARIES}
     path = folder / _ENVIRONMENT

@@ -1,1 +1,1 @@
-"""Training scripts that tests start in processes of their own; they name no module of this package."""
+"""Training scripts that tests start in their own processes; they import no module of this package."""

@@ -1,8 +1,8 @@
-"""What can go wrong between ranks: no hang, no crash, and an error that names the rank.
+"""Failures of ranks: no hang, no crash, and an error that names the rank.
 
 ``python -m tests.support.torch_scripts.attacks [NAME ...]`` runs each attack in three processes, forked from one that
-has imported torch, without anybody who watches them (as under torchrun), and prints a line of JSON for each: how every
-rank ended and what it said. Each function below is one attack; what it returns is what its rank says.
+has imported torch, without a supervisor (unlike torchrun), and prints a line of JSON for each: how every rank ended and
+its message. Each function below is one attack; its result is the rank's message.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ import p4reduce.adapters.torch.create
 
 SIZE = 3
 TIMEOUT = timedelta(seconds=90)
-"""In it the network starts, on a machine that may be busy."""
+"""time-out that includes the start of the network on a busy machine"""
 BRIEF = timedelta(seconds=4)
-"""of groups that are there to run into it"""
+"""time-out of groups that are meant to run into it"""
 DEADLINE_S = 120
-"""for an attack; who is alive then hangs"""
+"""limit of an attack in seconds; ranks alive afterwards count as hanging"""
 BIG = 4_000_000
 Attack = Callable[[int], Any]
 ATTACKS: dict[str, Attack] = {}
@@ -137,7 +137,7 @@ def is_stopped_in_a_group(rank: int) -> None:
     if rank == 2:
         dist.all_reduce(torch.ones(10), group=group)
     while rank == 0 and not Path(os.environ["ATTACK_FOLDER"], "2").exists():
-        time.sleep(0.05)  # it has torch's store
+        time.sleep(0.05)  # rank 0 hosts torch's store
 
 
 @attack
@@ -159,7 +159,7 @@ def one_type_is_by_gloo(rank: int) -> None:
     try:
         dist.all_reduce(torch.ones(10, dtype=torch.float64 if rank == 1 else torch.float32), group=group)
     finally:
-        dist.barrier()  # who ends sooner is named otherwise
+        dist.barrier()  # a rank that ends earlier would be blamed
 
 
 @attack
@@ -232,7 +232,7 @@ def made_twice(rank: int) -> None:
 @attack
 def made_again(rank: int) -> str:
     for number in range(2):
-        store = dist.FileStore(f"{os.environ['ATTACK_FOLDER']}/store{number}", SIZE)  # over TCP torch's own races
+        store = dist.FileStore(f"{os.environ['ATTACK_FOLDER']}/store{number}", SIZE)  # torch's races over TCP
         dist.init_process_group("p4reduce", timeout=TIMEOUT, store=store, rank=rank, world_size=SIZE)
         given = torch.ones(5)
         dist.all_reduce(given)
@@ -251,7 +251,7 @@ def used_after_its_end(rank: int) -> None:
 
 @attack
 def forks_after_init(rank: int) -> str:
-    """A data loader's workers do: what they inherit must not speak, nor say goodbye, in their parent's name."""
+    """Fork as data loaders do: a child must not send, nor say goodbye, in its parent's name."""
     init()
     dist.all_reduce(torch.ones(3))
     child = multiprocessing.get_context("fork").Process(target=sys.exit, args=(0,))
@@ -262,7 +262,7 @@ def forks_after_init(rank: int) -> str:
         try:
             dist.all_reduce(torch.ones(3))
         except Exception as error:
-            p4reduce.adapters.torch.create.World.current.leave()  # as at the end of a process
+            p4reduce.adapters.torch.create.World.current.leave()  # as at a process's exit
             os._exit("was forked" not in str(error))
         os._exit(2)
     code = os.waitstatus_to_exitcode(os.waitpid(plain, 0)[1])
@@ -272,14 +272,14 @@ def forks_after_init(rank: int) -> str:
 
 
 def main(names: list[str]) -> int:
-    """Exit code 0; what came of it is for the reader."""
+    """Run attacks and print the outcomes; always return 0."""
     for name in names or ATTACKS:
         print(json.dumps({"attack": name} | carried_out(name)), flush=True)
     return 0
 
 
 def carried_out(name: str) -> dict[str, Any]:
-    """How each rank ended (exit code, -n for signal n, "hangs") and what it said; seconds that it took."""
+    """Return how each rank ended (exit code, -n for signal n, "hangs", "stopped"), its message, and the seconds."""
     from p4reduce.group.remote import free_ports
 
     began = time.monotonic()
@@ -296,7 +296,7 @@ def carried_out(name: str) -> dict[str, Any]:
 
 
 def carried_on(process: Any) -> bool:
-    """Whether it runs; one that is stopped does not."""
+    """Return whether a process runs; a stopped one does not."""
     if not process.is_alive():
         return False
     with contextlib.suppress(OSError):
@@ -305,7 +305,7 @@ def carried_on(process: Any) -> bool:
 
 
 def ends_of(ranks: list[Any], deadline: float) -> list[int | str]:
-    """Exit codes, once no rank runs; "stopped", or "hangs" at the deadline."""
+    """Wait until no rank runs; return exit codes, "stopped", or "hangs" at the deadline."""
     while any(carried_on(process) for process in ranks) and time.monotonic() < deadline:
         time.sleep(0.05)
     ends: list[int | str] = []
@@ -318,7 +318,7 @@ def ends_of(ranks: list[Any], deadline: float) -> list[int | str]:
 
 def one_rank(name: str, rank: int, folder: str) -> None:
     os.environ["RANK"] = str(rank)
-    os.setsid()  # or, when whoever started us ends while a rank is stopped, the kernel ends all (setpgid(2))
+    os.setsid()  # else the kernel ends all if the parent ends while one is stopped (setpgid(2))
     try:
         said = ATTACKS[name](rank)
         failed = False

@@ -1,7 +1,8 @@
-"""Under torchrun: makes the process group, uses it and leaves it, again and again in one process.
+"""Under torchrun: creates, uses and destroys the process group many times in one process.
 
-``closes.py closes|trainings ROUNDS SEED``: in each round, by chance, nothing, a sum, or groups that are or are not left
-first; or DDP, FSDP2 and DTensor in turn. Rank 0 prints a line for each round that all ranks have left.
+``closes.py closes|trainings ROUNDS SEED``: each round of ``closes`` does at random nothing, a sum, or groups that are
+or are not destroyed first; ``trainings`` alternates DDP, FSDP2 and DTensor. Rank 0 prints a line for each finished
+round.
 """
 
 import random

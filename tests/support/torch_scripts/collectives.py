@@ -1,4 +1,4 @@
-"""Every collective that crosses the switches, and some that do not, held against what they must give."""
+"""Every collective that crosses the switches, and some that do not, compared with the expected results."""
 
 import os
 import sys
@@ -52,7 +52,7 @@ given = torch.full((4,), float(rank + 1))
 dist.all_reduce(given, op=dist.ReduceOp.PRODUCT)
 check(given, float(torch.arange(1, size + 1).prod()), "PRODUCT")
 for kind in (torch.float32, torch.bfloat16, torch.float64):
-    rows = torch.tensor([[rank, 40, rank]])  # twice the same: not coalesced
+    rows = torch.tensor([[rank, 40, rank]])  # a repeated row: not coalesced
     given = torch.sparse_coo_tensor(rows, torch.ones(3, 8, dtype=kind), (60, 8))
     dist.all_reduce(given)
     wanted = torch.zeros(60, 8)
@@ -96,7 +96,7 @@ if rank == 1:
     broken[300] = float("nan")
     broken[900] = float("inf")
 dist.all_reduce(broken)
-# Where switches add, their chunks become NaN; where hosts do (ring, ps), IEEE arithmetic says what becomes of each.
+# If switches add, whole chunks become NaN; if hosts add (ring, ps), IEEE arithmetic applies to each element.
 at_switches = bool(broken[301].isnan())
 chunks = (broken[256:512], broken[768:]) if at_switches else (broken[300:301], broken[900:901])
 lost = int((broken != size).sum())

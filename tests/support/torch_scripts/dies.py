@@ -1,4 +1,4 @@
-"""One rank ends in the middle of a training: dies.py HOW, "kill" or "error"."""
+"""One rank ends in the middle of a training: ``dies.py HOW``, with HOW "kill" or "error"."""
 
 import os
 import signal

@@ -1,6 +1,6 @@
-"""DDP and FSDP in all their ways, the same steps over a back end that is named; rank 0 saves the parameters.
+"""The same steps with DDP and FSDP variants over a given back end; rank 0 saves the parameters.
 
-equal.py BACKEND CASE FILE
+``equal.py BACKEND CASE FILE``
 """
 
 import sys

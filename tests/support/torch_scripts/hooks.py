@@ -1,4 +1,4 @@
-"""DDP over gloo, with gradients through the switches by a communication hook: hooks.py plain|int8|topk."""
+"""DDP over gloo, with gradients through the switches by a communication hook: ``hooks.py plain|int8|topk``."""
 
 import sys
 

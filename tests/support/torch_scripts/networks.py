@@ -1,6 +1,6 @@
-"""Networks of torchrun without torch: each is a forked process, whose ranks join, sum and leave at random moments.
+"""Torchrun's networks without torch: forked network processes, whose ranks join, sum and leave at random moments.
 
-``python -m tests.support.torch_scripts.networks COUNT SEED [LATE_S]``: the answer to who leaves may be delayed.
+``python -m tests.support.torch_scripts.networks COUNT SEED [LATE_S]``: LATE_S delays the reply to a leaving rank.
 """
 
 import json
@@ -19,7 +19,7 @@ from p4reduce.group.remote import RemoteBackend
 
 
 def network(ranks: int, word: str, late_s: float) -> tuple[int, int, str]:
-    """Its process, the pipe that it reads, and its address."""
+    """Fork a network process; return its PID, the pipe to its stdin, and its address."""
     (ours_in, theirs_out), (theirs_in, ours_out) = os.pipe(), os.pipe()
     process = os.fork()
     if process == 0:
@@ -48,7 +48,7 @@ def network(ranks: int, word: str, late_s: float) -> tuple[int, int, str]:
 
 
 def closes(count: int, seed: int, late_s: float = 0.0) -> None:
-    """Raises what a rank was told that it ought not to be told."""
+    """Run ``count`` networks; raise if a rank gets an unexpected error or a network fails."""
     for number in range(count):
         drawn = random.Random(f"{seed} {number}")
         size = drawn.randrange(1, 6)

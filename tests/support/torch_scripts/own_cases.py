@@ -1,10 +1,9 @@
-"""PyTorch's own tests of process groups as a class of this back end; ``WORLD_SIZE`` says of how many ranks.
+"""PyTorch's own tests of process groups as a test class for this back end, with ``WORLD_SIZE`` ranks.
 
-They are written for back ends that PyTorch knows, and skip what they do not know of others. So they are told that they
-run on gloo, and when one asks for a process group it gets this one. Those that ask for GPUs get tensors of the CPU.
-
-What goes by gloo is counted twice: by the group's table, and by gloo itself, which numbers its operations. With
-``OVER=gloo`` in the environment, tests run over gloo alone, on the same tensors.
+The tests are written for back ends that PyTorch knows, and skip parts for others. So they are told that they run on
+gloo, and get this back end when they create a process group. Tests for GPUs get CPU tensors. Operations over gloo are
+counted twice: by the group's table, and by gloo, which numbers its operations. With ``OVER=gloo`` in the environment,
+tests run over gloo alone, on the same tensors.
 """
 
 import contextlib
@@ -18,7 +17,7 @@ import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 from torch.testing._internal import common_distributed
 
-os.environ["BACKEND"] = "gloo"  # torch's tests look at it when they are imported
+os.environ["BACKEND"] = "gloo"  # torch's tests read it at import
 common_distributed.skip_if_no_gpu = lambda test: test
 common_distributed.skip_if_lt_x_gpu = lambda *_, **__: lambda test: test
 torch.cuda.device_count = lambda: int(os.environ["WORLD_SIZE"])
@@ -29,11 +28,11 @@ from p4reduce.adapters.torch import create, process_group  # noqa: E402, F401  (
 from p4reduce.group.backend import GLOO, NETWORK  # noqa: E402
 
 COUNTS = "COUNTS_OF_GLOO"
-"""environment variable: the folder for a file of each rank"""
+"""environment variable with the folder of the ranks' count files"""
 _init, _new = dist.init_process_group, dist.new_group
 _groups: list[Any] = []
 _lists: list[int] = []
-"""operations of gloo beyond the first, for each call that it makes several of"""
+"""extra gloo operations of each reduce_scatter call that takes several"""
 
 
 def _init_ours(backend: str | None = None, *rest: Any, **more: Any) -> None:
@@ -51,10 +50,10 @@ def _is_gpu(one: Any) -> bool:
 
 
 class OnCpu(TorchFunctionMode):
-    """Tensors that are asked for on a GPU are on the CPU."""
+    """Torch function mode that creates tensors on the CPU instead of a GPU."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        """As of the mode: ``func`` with other devices."""
+        """Call ``func`` with GPU devices replaced by the CPU."""
         kwargs = dict(kwargs or {})
         if func is torch.Tensor.cuda:
             return args[0]
@@ -69,10 +68,10 @@ class OnCpu(TorchFunctionMode):
 
 
 class _Stream:
-    """Stands for a stream or an event: what was asked for before is done."""
+    """Stand-in for a CUDA stream or event: all earlier work is done."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        """Take whatever they take."""
+        """Accept any arguments."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
@@ -118,7 +117,7 @@ def _note_groups() -> None:
 
 
 def _counts() -> dict[str, int]:
-    """What gloo did, and what of that the table has."""
+    """Return the number of gloo's operations, the number of these in the table, and the number over the switches."""
     done = sum(group._gloo._get_sequence_number_for_group() for group in _groups) - sum(_lists)
     tallies = {id(group.communicator.tally): group.communicator.tally for group in _groups}
     rows = [row for tally in tallies.values() for row in tally.rows()]
@@ -127,10 +126,10 @@ def _counts() -> dict[str, int]:
 
 
 class TestOverSwitches(own.TestDistBackend, own.DistributedTest._DistTestBase):
-    """All of them, each in processes that are forked from this one, which has imported what they need."""
+    """PyTorch's tests, each in processes forked from this one, which has imported their modules."""
 
     def setUp(self):
-        """As torch's own class for backends that can be forked has it."""
+        """Fork the ranks, as torch's class for forkable back ends does."""
         super().setUp()
         self._start_processes(torch.multiprocessing.get_context("fork").Process)
 

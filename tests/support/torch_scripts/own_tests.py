@@ -31,15 +31,15 @@ ELSEWHERE = {
     "wants the device of each rank": r"test_ddp_device",
     "asks for gloo by its name, as torch.distributed does": r"test_get_backend|monitored_barrier",
 }
-"""Why tests are not run, and what their names contain."""
+"""Reasons for which tests are not run, with patterns of their names."""
 WANTED = re.compile(r"world size of (?P<ranks>\d+)|(?:small|odd) world size")
-"""Why some skip: they want other ranks, and most ask when they are imported; without a number ..."""
+"""Skip reasons of tests that need another number of ranks; most ask at import. Without a number, ..."""
 MANY = 8
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a test."""
+    """The outcome of a test."""
 
     name: str
     kind: str
@@ -48,26 +48,26 @@ class Outcome:
     why: str = ""
     text: str = ""
     gloo: str = ""
-    """of a failed one: what comes of it over gloo alone"""
+    """of a failed test: its outcome over gloo alone"""
     calls: int = 0
-    """over the switches, of all ranks"""
+    """calls of all ranks over the switches"""
     done: int = 0
-    """by gloo, as it numbers them"""
+    """gloo's operations, by its own numbers"""
     told: int = 0
-    """of these in the table"""
+    """number of these in the table of calls"""
     unreported: int = 0
-    """of all ranks: by how many calls the two numbers differ"""
+    """difference between ``done`` and ``told``, summed over the ranks"""
 
     @property
     def line(self) -> str:
-        """For the terminal."""
+        """The outcome in one line for the terminal."""
         gloo = f"{self.kind} over gloo, too  " if self.gloo == "failed" else ""
         differ = f"{self.unreported} calls unreported  " if self.unreported else ""
         return f"{self.kind:8s} {self.seconds:5.1f} s  {self.name}  {gloo}{differ}{self.why}".rstrip()
 
 
 def main() -> int:
-    """Exit code: 0, or 1 when a test fails that gloo passes, or a call of gloo is in no table."""
+    """Return 1 if a test fails that gloo passes, or a call of gloo is not in the table, else 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--match", default="", help="only tests whose name contains this expression")
     parser.add_argument("--ranks", type=int, default=3)
@@ -76,7 +76,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="only say which there are")
     options = parser.parse_args()
     os.environ |= {"WORLD_SIZE": str(options.ranks), "OMP_NUM_THREADS": "1"}
-    os.environ.setdefault("DISTRIBUTED_TESTS_DEFAULT_TIMEOUT", "100")  # seconds; one that hangs fails then
+    os.environ.setdefault("DISTRIBUTED_TESTS_DEFAULT_TIMEOUT", "100")  # seconds after which a hanging test fails
     os.environ.setdefault("TEMP_DIR", tempfile.mkdtemp(prefix="p4reduce-own-tests-"))
     os.environ["COUNTS_OF_GLOO"] = tempfile.mkdtemp(prefix="p4reduce-own-tests-")
     for name in ("barrier", "test_dir", "init_dir"):
@@ -115,7 +115,7 @@ def _known(kept: Path) -> dict[str, Outcome]:
 
 
 def _told(outcomes: Iterable[Outcome]) -> int:
-    """Print what came of all; the exit code."""
+    """Print a summary; return the exit code."""
     kinds = Counter(outcome.kind for outcome in outcomes)
     failed = [outcome for outcome in outcomes if outcome.kind == "failed"]
     beyond = [outcome.name for outcome in failed if outcome.gloo != "failed"]
@@ -185,7 +185,7 @@ def _kind_of(result: unittest.TestResult) -> str:
 
 
 def _counts() -> list[dict[str, int]]:
-    """What each rank of the last test counted; the files are removed."""
+    """Return the counts of each rank of the last test; remove their files."""
     files = list(Path(os.environ["COUNTS_OF_GLOO"]).iterdir())
     counts = [json.loads(file.read_text()) for file in files]
     for file in files:

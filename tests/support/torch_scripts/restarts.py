@@ -1,9 +1,9 @@
-"""Under ``torchrun --max-restarts``: trains, saves each step, and has one rank killed in every start but the last.
+"""Under ``torchrun --max-restarts``: trains, saves each step, and kills one rank in every start but the last.
 
-``restarts.py KILLS STEPS SEED FOLDER``: a start does STEPS steps and leaves, a rank of it dies at a drawn moment. Which
-and where is drawn by the number of the start; it strikes while a thread of the rank waits, so that the moment may lie
-anywhere: before torch's store, while the start's word is told, while the network starts, in or between collectives,
-in a group, while the ranks leave, and after. With KILLS 0 nothing is struck: what the weights ought to be.
+``restarts.py KILLS STEPS SEED FOLDER``: a start does STEPS steps and leaves, and one of its ranks dies at a random
+moment. Rank and moment are drawn from the number of the start. A thread strikes after a delay, so the moment may lie
+anywhere: before torch's store, while the start's word is told, while the network starts, in or between collectives, in
+a group, while the ranks leave, and afterwards. With KILLS 0 nothing is struck, which gives the expected weights.
 """
 
 import json
@@ -27,7 +27,7 @@ LENGTH, BIG = 500, 300_000
 
 
 def strike(after_s: float) -> None:
-    """Kill this process in a while."""
+    """Kill this process after a delay."""
 
     def now() -> None:
         time.sleep(after_s)
@@ -89,13 +89,13 @@ def main(kills: int, steps: int, seed: int, folder: Path) -> None:
     dist.destroy_process_group()
     if struck:
         time.sleep(0.2 * (moment == "close"))
-        os.kill(os.getpid(), signal.SIGKILL)  # after, or where it lived on: too late for its own moment
+        os.kill(os.getpid(), signal.SIGKILL)  # moment "after", or a rank that survived its moment
     while start < kills:
-        time.sleep(0.01)  # for torchrun to end it
+        time.sleep(0.01)  # until torchrun ends it
 
 
 def watch_parts(reached: Callable[[str, float], None]) -> None:
-    """Strike inside of what ``init_process_group`` does."""
+    """Call ``reached`` inside of ``init_process_group``."""
     from p4reduce.adapters.torch import create
 
     def watched(function: Callable[..., Any], what: str, up_to_s: float) -> Callable[..., Any]:

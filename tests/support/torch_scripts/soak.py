@@ -25,15 +25,15 @@ from tests.support.torch_scripts import networks
 from tests.support.torch_scripts.starting import HERE, environment
 
 BATCH = 25
-"""rounds in one torchrun"""
+"""rounds of one torchrun"""
 STEPS = 4
 ENDS_S = 30.0
 
 
 def torchrun(folder: Path, name: str, ranks: int, script: str, *arguments: object, **more: str) -> str:
-    """Run it in a folder of its own; its output, also in ``folder/NAME.log``. ``RuntimeError`` where it fails."""
+    """Run torchrun in a temporary folder; return its output (also in ``folder/NAME.log``). RuntimeError if it fails."""
     log = folder / f"{name}.log"
-    restarts = more.pop("RESTARTS", "0")  # once for each kill, and not once more
+    restarts = more.pop("RESTARTS", "0")  # exactly one for each kill
     run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "--max-restarts", restarts]
     with log.open("w") as output, tempfile.TemporaryDirectory(prefix="p4r") as temporary:
         code = subprocess.run(
@@ -50,7 +50,7 @@ def torchrun(folder: Path, name: str, ranks: int, script: str, *arguments: objec
 
 
 def remains(temporary: str) -> list[str]:
-    """Processes that were started with this TMPDIR, when those that still end have had time for it."""
+    """Return processes started with this TMPDIR that have not ended within ENDS_S."""
     mark, deadline = f"TMPDIR={temporary}".encode(), time.monotonic() + ENDS_S
     while True:
         found = []
@@ -59,14 +59,14 @@ def remains(temporary: str) -> list[str]:
                 if mark in (one / "environ").read_bytes().split(b"\0") and (one / "cmdline").read_bytes():
                     found.append((one / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:100])
             except OSError:
-                continue  # it has ended, or is another user's
+                continue  # it ended meanwhile, or belongs to another user
         if not found or time.monotonic() > deadline:
             return found
         time.sleep(0.1)
 
 
 def restarts(folder: Path, kills: int, ranks: int, seed: int) -> None:
-    """Kill a rank in each start; each kill costs one start, and weights are those of a training that nobody ended."""
+    """Kill a rank in each start; each kill must cost one start, with the weights of an undisturbed run at the end."""
     weights = []
     for name, struck in (("undisturbed", 0), ("killed", kills)):
         state = folder / f"restarts-{ranks}-{seed}-{name}"
@@ -86,7 +86,7 @@ def restarts(folder: Path, kills: int, ranks: int, seed: int) -> None:
 
 
 class Load:
-    """How many threads of the machine run or wait for a processor, once a second. Use as a context manager."""
+    """Samples, once a second, of the machine's runnable threads. Use as a context manager."""
 
     def __init__(self) -> None:
         self._seen: list[int] = []
@@ -110,7 +110,7 @@ class Load:
 
 
 def rounds(folder: Path, kind: str, count: int, seed: int, at_once: int) -> None:
-    """Make groups and leave them, under 2, 3 and 4 ranks in turn, so many torchruns at the same time."""
+    """Create and leave groups with 2, 3 and 4 ranks in turn, in ``at_once`` concurrent torchruns."""
     sizes = [min(BATCH, count - begun) for begun in range(0, count, BATCH)]
 
     def batch(number: int) -> int:
@@ -132,7 +132,7 @@ def rounds(folder: Path, kind: str, count: int, seed: int, at_once: int) -> None
 
 
 def main() -> int:
-    """Exit code."""
+    """Run the soaks; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=0, help="kills of a rank in one torchrun")
     parser.add_argument("--closes", type=int, default=0, help="times that a process group is made and left")

@@ -1,4 +1,4 @@
-"""Starting scripts with torch, where the entry point is installed and where an older environment does not have it."""
+"""Starts torch scripts, also in an environment that was installed before the entry point existed."""
 
 import importlib.metadata
 import os
@@ -16,7 +16,7 @@ GLOO_ABORTS = "terminate called without an active exception"
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """Of a script: torch finds the back end, even if this checkout was installed before it had one."""
+    """Return a script's environment in which torch finds the back end, even without an installed entry point."""
     found = {**os.environ, "OMP_NUM_THREADS": "1", **more}
     if not any(one.name == "p4reduce" for one in importlib.metadata.entry_points(group="torch.backends")):
         place = folder / "p4reduce_entry_point-0.dist-info"
@@ -30,20 +30,20 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 def launched(folder: Path, ranks: int, *command: str, timeout_s: float = 300, **more: str) -> str:
-    """What ``p4reduce launch`` prints of a command that ends well; fails with it otherwise."""
+    """Return the output of ``p4reduce launch``; fail with the output if it does not succeed."""
     return ran([*P4REDUCE, "launch", "-n", str(ranks), *command], folder, timeout_s, more)
 
 
 def torchrun(folder: Path, ranks: int, *command: str, timeout_s: float = 300, **more: str) -> str:
-    """What ``torchrun`` prints of a command that ends well; fails with it otherwise."""
+    """Return the output of ``torchrun``; fail with the output if it does not succeed."""
     run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     return ran([sys.executable, *run, *command], folder, timeout_s, more)
 
 
 def by_gloo(folder: Path, ranks: int, *command: str, timeout_s: float = 300, **more: str) -> str:
-    """What the reference prints: ``torchrun`` over gloo, without this project's back end.
+    """Return the reference's output: ``torchrun`` over gloo, without this project's back end.
 
-    A rank of torch 2.13 aborts now and then while gloo ends. Such a run, and no other, is begun anew, 5 times at most.
+    A rank of torch 2.13 aborts now and then while gloo ends. Only such a run is repeated, 5 runs at most.
     """
     more = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **more}
     for _ in range(4):
@@ -56,7 +56,7 @@ def by_gloo(folder: Path, ranks: int, *command: str, timeout_s: float = 300, **m
 
 
 def ran(command: Sequence[str], folder: Path, timeout_s: float, more: Mapping[str, str]) -> str:
-    """What a command prints that ends well."""
+    """Return the output of a command; fail with it if the command does not succeed."""
     done = subprocess.run(
         command,
         env=environment(folder, **more),

@@ -1,4 +1,4 @@
-"""A few steps of a training: DDP, FSDP of both kinds, or a pipeline whose stages send to each other."""
+"""A few steps of a training: DDP, FSDP of both kinds, or a pipeline of stages that send to each other."""
 
 import sys
 
@@ -15,7 +15,7 @@ torch.manual_seed(0)
 
 
 def layers() -> nn.Module:
-    """Five, wrapped as asked for."""
+    """Return five layers, wrapped as requested."""
     model: nn.Module = nn.Sequential(
         *[nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(4)], nn.Linear(WIDTH, 10)
     )
@@ -35,7 +35,7 @@ def layers() -> nn.Module:
 
 
 def pipeline() -> None:
-    """Two steps of three batches: all forward, then all backward."""
+    """Run two steps of three batches: all forward, then all backward."""
     stage = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU())
     for _ in range(2):
         done = []

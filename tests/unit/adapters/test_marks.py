@@ -1,4 +1,4 @@
-"""What jobs say of themselves; nothing of it is executed, and what is wrong is named."""
+"""Marks in which jobs describe themselves: nothing in them is executed, and errors are named."""
 
 import pytest
 

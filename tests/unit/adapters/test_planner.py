@@ -1,4 +1,4 @@
-"""Jobs that wait get hosts from the placement policies; who gets none has a reason."""
+"""Waiting jobs get hosts from placement policies; jobs without hosts get a reason."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What still runs when an event loop of gRPC's is closed."""
+"""Tasks still running when gRPC's event loop is closed."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ def test_what_still_runs_is_cancelled_and_waited_for():
 
 
 def test_the_loop_is_made_in_its_own_thread(monkeypatch):
-    """A handler of a signal raises in the main thread only, so it never meets a loop that is half made."""
+    """Signal handlers raise only in the main thread, so they never interrupt the loop's creation."""
     where = []
     make = asyncio.new_event_loop
     monkeypatch.setattr(asyncio, "new_event_loop", lambda: where.append(threading.current_thread().name) or make())

@@ -1,4 +1,4 @@
-"""Nothing but what an extra is for needs the packages of that extra."""
+"""Packages of an extra are imported only by the features that the extra is for."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The serializer by itself: what it refuses, in which words, and what its data look like."""
+"""The serializer by itself: refusals, their messages, and its output."""
 
 import enum
 import math

@@ -1,4 +1,4 @@
-"""Which entry point group a registry asks, by its kind."""
+"""Entry point groups of registries, by kind."""
 
 import re
 

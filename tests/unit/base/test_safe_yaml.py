@@ -1,4 +1,4 @@
-"""Files that others wrote: aliases, depth, sizes, and the loaders that read them."""
+"""Untrusted YAML files: aliases, depth, sizes, and the loaders that read them."""
 
 import json
 
@@ -14,13 +14,13 @@ from p4switch.trace.entries import EntriesError, parse_document
 
 
 def bomb(depth=9):
-    """As small as it is, its text has 10^depth words."""
+    """Return a small text that would expand to 10^depth words."""
     lists = [f"a{level}: &a{level} [" + ", ".join([f"*a{level - 1}"] * 10) + "]" for level in range(1, depth)]
     return "\n".join(["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]", *lists])
 
 
 def in_task(field, value):
-    """A task in flow style whose field is a value."""
+    """Return a task in flow style with a value as its field."""
     fields = {"name": "a", "server": "h1", "workers": "[h2]", "elements": "9", field: value}
     return "tasks: [{" + ", ".join(f"{name}: {text}" for name, text in fields.items()) + "}]"
 
@@ -112,7 +112,7 @@ def test_texts_for_errors_are_short():
 
 
 def test_an_error_names_no_file_that_is_none():
-    """PyYAML calls a text "<unicode string>"; whoever read it knows its name."""
+    """PyYAML names a text "<unicode string>"; the caller knows the real name."""
     with pytest.raises(YamlError, match=r"is not YAML: .*line 2, column 1") as error:
         read_yaml("a: 1\n\tb: 2\n")
     assert "string>" not in str(error.value)

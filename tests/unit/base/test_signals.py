@@ -1,4 +1,4 @@
-"""Signals that end a run, and what must not keep it from ending."""
+"""Signals that end a run, and conditions that must not prevent that."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Results are there whole or not at all, and a full disk names the file."""
+"""Result files are written completely or not at all, and errors of a full disk name the file."""
 
 import contextlib
 import errno
@@ -23,7 +23,7 @@ from p4switch.base.files import together, whole, write_text
 
 @contextlib.contextmanager
 def small_files():
-    """The kernel refuses files past 4 KiB, as a full disk would, and says no name."""
+    """Make the kernel refuse files beyond 4 KiB, like a full disk, with an error without a name."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     yield
@@ -114,7 +114,7 @@ def test_ctrl_c_while_the_command_is_still_being_imported(module):
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "link to a device"])
 def test_what_is_no_regular_file_keeps_its_place(tmp_path, kind):
-    """As root, a result that is written to /dev/null would take its place."""
+    """As root, a result written to /dev/null would replace the device."""
     path = tmp_path / "target"
     match kind:
         case "pipe":

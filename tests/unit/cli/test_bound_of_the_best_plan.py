@@ -1,4 +1,4 @@
-"""``compare`` and ``plan show`` say what the best plan takes at least; on large networks when they are asked."""
+"""``compare`` and ``plan show`` report the best plan's bound; on large networks only on request."""
 
 import json
 

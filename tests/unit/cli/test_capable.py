@@ -1,4 +1,4 @@
-"""``p4reduce topo capable``: which switches should aggregate for a file of tasks."""
+"""``p4reduce topo capable``: the switches that should aggregate for a file of tasks."""
 
 import json
 from itertools import combinations
@@ -37,7 +37,7 @@ def test_the_switches_come_in_order_and_as_json(tasks):
 
 
 def test_one_switch_is_the_one_with_which_least_crosses_links(tasks):
-    """Against every switch by itself, on the trees that a policy then gives."""
+    """Reference: every single switch, with the trees that a policy then chooses."""
     topology = load(NETWORK)
     (chosen,) = json.loads(call(NETWORK, "--count", 1, "--tasks", tasks, "--json").stdout)["capable"]
     jobs = [Task("a", "h1", ("h4", "h5", "h6"), 6000), Task("b", "h2", ("h4", "h5", "h7"), 6000)]

@@ -1,4 +1,4 @@
-"""Commands from the outside: what stands on stdout, what on stderr, and the exit code."""
+"""Commands as seen by a user: stdout, stderr and exit codes."""
 
 import csv
 import json
@@ -220,7 +220,7 @@ def test_failures_have_their_codes(monkeypatch, error, code):
 
 
 def test_an_interrupt_while_the_command_line_is_read_is_told_of(monkeypatch):
-    """Typer ends with 130 then, and says nothing."""
+    """Typer alone would end with 130 without a message."""
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt

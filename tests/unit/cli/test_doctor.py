@@ -1,4 +1,4 @@
-"""``doctor`` on what runs in real time need: what is here, and what to do about what is not."""
+"""``doctor`` checks of real-time runs' requirements: those that are met, and remedies for the others."""
 
 from pathlib import Path
 

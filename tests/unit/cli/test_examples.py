@@ -1,4 +1,4 @@
-"""Files to begin with: each is read by the commands that it names, and is what the pages show."""
+"""Example files: the commands that they name can read them, and the pages show the same text."""
 
 import csv
 
@@ -18,7 +18,7 @@ from tests.support.paths import ROOT
 
 @pytest.fixture
 def example(tmp_path):
-    """A function that puts an example into a file."""
+    """A function that writes an example into a file."""
 
     def put(kind, name):
         path = tmp_path / name
@@ -79,7 +79,7 @@ def test_pages_show_the_same(page, file, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_commands_that_read_it_name_it(kind):
-    """The help of every command that 'p4reduce example' lists beside it."""
+    """The help of every command that 'p4reduce example' lists mentions it."""
     assert kind in run("example")
     for command in KINDS[kind][1].split(" --")[0].split(", "):
         if command.split()[0] in COMMANDS:

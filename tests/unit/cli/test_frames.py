@@ -1,4 +1,4 @@
-"""Results as tables: the same figures as in the files, and clear words where there is nothing to read."""
+"""Results as tables: the same figures as in the files, and clear messages if there is nothing to read."""
 
 import csv
 import json
@@ -116,7 +116,7 @@ def test_a_sweep_is_drawn(swept, tmp_path):
     pictures = [ET.fromstring(found) for found in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]  # noqa: S314
     assert len(pictures) == 3
     for picture in pictures:
-        assert len(circles(picture)) == 4  # two plans, two sizes; seeds are one
+        assert len(circles(picture)) == 4  # two plans, two sizes; seeds are merged
     names = [next(iter(one)).text for one in circles(pictures[0])]
     assert {name.split(",")[0] for name in names} == {"steiner", "ring"}
     row = next(row for row in rows(swept / "sweep.csv") if (row["plan"], row["elements"]) == ("ring", "6400"))

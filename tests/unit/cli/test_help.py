@@ -1,4 +1,4 @@
-"""Every command's help has examples, which are commands that exist; misused flags are one line."""
+"""Every command's help has valid examples; misused flags give a single line."""
 
 import re
 import shlex
@@ -36,7 +36,7 @@ def test_every_help_has_examples_that_parse(path):
             name, words = words[0], words[1:]
             assert name in command.commands, example
             command = command.commands[name]
-        command.make_context("p4reduce", words).close()  # raises for a flag that is not there
+        command.make_context("p4reduce", words).close()  # raises for an unknown flag
 
 
 @pytest.mark.parametrize(

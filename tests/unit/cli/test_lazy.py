@@ -1,4 +1,4 @@
-"""A command line that is wrong, or asks for help, imports no library of numbers, graphs, packets or switches."""
+"""A wrong command line or --help imports no library of numbers, graphs, packets or switches."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from tests.support.imports import BAD_VALUES, every_command, imported_by
 HEAVY = ("finsy", "grpc", "llvmlite", "matplotlib", "networkx", "numba", "numpy", "pyroute2", "rich.progress", "scapy",
          "scipy", "uvicorn")  # fmt: skip
 QUICKER = (*HEAVY, "pydantic", "yaml")
-"""What the list of commands does without, too."""
+"""Modules that the list of commands does not import either."""
 
 
 COMMANDS = tuple(every_command())

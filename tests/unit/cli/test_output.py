@@ -1,4 +1,4 @@
-"""Tables that keep their cells, figures with units, and silence where nobody looks."""
+"""Tables that keep their cells, figures with units, and silence without a terminal."""
 
 import io
 

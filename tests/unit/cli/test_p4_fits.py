@@ -1,4 +1,4 @@
-"""``p4reduce p4 fits``: what it prints, and how it ends."""
+"""``p4reduce p4 fits``: its output and exit codes."""
 
 import json
 
@@ -12,7 +12,7 @@ TEN_LINES = ROOT / "tests/data/ten_lines.p4"
 
 
 def run(*words):
-    """The command in this process."""
+    """Run the command in this process."""
     return CliRunner().invoke(app, ["p4", "fits", *map(str, words)])
 
 

@@ -1,4 +1,4 @@
-"""The compiled programs that the repository carries belong to the sources beside them."""
+"""The compiled programs in the repository match their sources."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Captures on the command line, and the dissector's place."""
+"""Captures on the command line, and the folder of the dissector."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Bars on a terminal, nothing elsewhere; compiling has one, too."""
+"""Progress bars on a terminal only, also for compilation."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""What a user can get wrong and no type catches: one line, the right exit code, and nothing that ran in vain."""
+"""User errors beyond types: one line, the right exit code, and nothing run in vain."""
 
 import json as json_format
 from importlib.resources import files
@@ -103,7 +103,7 @@ def test_what_is_no_program(tmp_path, content):
 
 
 def test_p4_source_of_ones_own_runs():
-    """The same sums on the same links as with what p4c made of it."""
+    """Sums and links are the same as with p4c's output for that source."""
     source = COMPILED.parent / "p4reduce.p4"
     results = []
     for own in (("--p4", source), ()):

@@ -1,4 +1,4 @@
-"""Flags and files: every field can be set, flags win, and errors name the place."""
+"""Flags and files: every field can be set, flags override files, and errors name the source."""
 
 import pytest
 from pydantic import BaseModel

@@ -1,4 +1,4 @@
-"""Sweeps go on after they were stopped, and are spread over processes and machines, with the same rows."""
+"""Sweeps resume after interruption, and give the same rows on several processes and machines."""
 
 import csv
 import json
@@ -25,7 +25,7 @@ def call(*words: object) -> Result:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
-    """The runs that were made in this process."""
+    """The runs computed in this process."""
     original, found = runner.run_experiment, []
 
     def noted(experiment: Any, **options: Any) -> Any:
@@ -54,7 +54,7 @@ def test_no_run_is_made_twice_by_the_same_command(tmp_path: Path, made: list[tup
     one.write_text("{")  # cut short by a full disk
     assert rows(tmp_path) == first
     assert len(made) == 9
-    assert rows(tmp_path, "--repeat", "2") != first  # other settings are other runs
+    assert rows(tmp_path, "--repeat", "2") != first  # other settings need new runs
     assert len(made) == 17
 
 

@@ -1,4 +1,4 @@
-"""``p4reduce trace`` from the outside."""
+"""``p4reduce trace`` as a command."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is compiled ahead is there, and is all that there is."""
+"""Machine code compiled ahead of time: it exists, and nothing else is compiled."""
 
 import re
 from importlib.util import find_spec

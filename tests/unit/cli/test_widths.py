@@ -1,4 +1,4 @@
-"""Everything for people fits 80 columns: tables and lines wrap between words, and nothing is lost."""
+"""Output for people fits 80 columns: tables and lines wrap between words, and nothing is lost."""
 
 from pathlib import Path
 

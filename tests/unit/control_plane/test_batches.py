@@ -1,4 +1,4 @@
-"""Entries that put the batches of a group of jobs in order."""
+"""Table entries that order the batches of a group of jobs."""
 
 from importlib import resources
 from pathlib import Path

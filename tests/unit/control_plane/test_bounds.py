@@ -13,7 +13,7 @@ from p4reduce.topologies import load, star
 from p4reduce.topologies.datacenter import TopologyBuilder
 
 OWN = 1000 * 273_600
-"""of 1,000 frames of 64 lanes at 10 Gb/s"""
+"""time of 1,000 frames of 64 lanes at 10 Gb/s, in ps"""
 ELEMENTS = 64 * 1000
 
 
@@ -96,7 +96,7 @@ def test_the_least_flow_of_all_pairs(name):
 
 
 def drawn_tail_ps(laid_out: Plan, loss: float, chunks: int, apart_ps: float, *, runs: int) -> float:
-    """What `lossy_bound_ps` says of the tail, from draws: how late the last chunk is, the mean of some runs."""
+    """Estimate `lossy_bound_ps`'s tail by simulation: the mean delay of the last chunk over some runs."""
     random, topology = np.random.default_rng(7), laid_out.topology
 
     def late(source: str, destination: str) -> np.ndarray:  # type: ignore[type-arg]

@@ -22,12 +22,12 @@ FULL = 318
 
 @pytest.fixture
 def plan():
-    """Only spines aggregate: h1 - leaf1 - spine1 is one overlay hop over two links."""
+    """Return a plan in which only spines aggregate: h1 - leaf1 - spine1 is one overlay hop over two links."""
     return make_plan(load("leaf-spine-8-partial"), PlanRequest("spt", lanes=64), Resources())
 
 
 def change(plan, *incidents):
-    """Links that an incident changes, and by how many frames and bytes."""
+    """Return the links that an incident affects, with the change in frames and bytes."""
     before = predict(plan, "all_reduce", 640)
     after = expected_on_links(plan, before, incidents)
     return {
@@ -41,7 +41,7 @@ def test_what_is_lost_is_missing_on_the_rest_of_its_hop(plan):
     uplink = ("leaf1", plan.topology.port("leaf1", "spine1"))
     assert change(plan, LinkIncident("h1", 1, "spine1", Fate.LOST, 2, 2 * FULL)) == {uplink: (-2, -2 * FULL)}
     assert change(plan, LinkIncident("h1", 1, "spine1", Fate.CORRUPTED, 1, FULL)) == {uplink: (-1, -FULL)}
-    # Nothing comes after the last link of a hop.
+    # The last link of a hop has no later links.
     assert change(plan, LinkIncident(*uplink, "spine1", Fate.LOST, 5, 5 * FULL)) == {}
 
 
@@ -59,7 +59,7 @@ def test_what_a_queue_drops_is_missing_on_its_own_link_too(plan):
 
 
 def test_incidents_add_up(plan):
-    """A frame is duplicated, and its twin lost on the same link."""
+    """A frame is duplicated, and its copy is lost on the same link."""
     uplink = ("leaf1", plan.topology.port("leaf1", "spine1"))
     twin = [
         LinkIncident("h1", 1, "spine1", Fate.DUPLICATED, 1, FULL),
@@ -102,7 +102,7 @@ def test_links_are_compared_both_ways(plan):
 
 
 def counters(plan, expected, **sent):
-    """What the switches would have counted."""
+    """Return the expected counters of the switches."""
     cells = {(kind, resend): Traffic() for kind in ("PUSH", "PULL", "RESULT") for resend in (0, 1)}
     return {
         switch.name: SwitchCounters(

@@ -1,4 +1,4 @@
-"""The order in which a plan goes into and comes out of switches, seen by connections that only take notes."""
+"""The order in which a plan's entries are written and deleted, recorded by fake connections."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from p4reduce.topologies import leaf_spine
 
 
 class Recorder:
-    """Stands for a connection."""
+    """A connection that records its calls."""
 
     def __init__(self, name, log):
         self.name, self.log, self.fails_at, self.packets = name, log, None, []
@@ -29,7 +29,7 @@ class Recorder:
 
     async def open(self, *, keep):
         await self._note("open", [])
-        return False  # it runs another program, or none
+        return False  # the switch runs another program, or none
 
     async def insert(self, entities):
         await self._note("insert", entities)
@@ -88,7 +88,7 @@ def test_a_failure_takes_back_what_is_in(recorded, switch, table):
     connections[switch].fails_at = ("insert", table)
     with pytest.raises(ControllerError, match=f"switch {switch}: no"):
         asyncio.run(fleet.install(plan))
-    # Connections take back their own part of a failed batch; the fleet takes back the batches that went in whole.
+    # Connections roll back their part of a failed batch; the fleet rolls back completed batches.
     whole = [entry[1:] for entry in log if entry[0] == "insert" and not (entry[1] == switch and table in entry[2:])]
     deleted = [entry[1:] for entry in log if entry[0] == "delete"]
     assert set(deleted) <= set(whole)

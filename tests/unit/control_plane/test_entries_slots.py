@@ -1,4 +1,4 @@
-"""Who is missing, from the slots of a tree."""
+"""Missing workers, derived from the slots of a tree."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from p4reduce.topologies import leaf_spine, star
 
 @pytest.fixture
 def plan():
-    """spine1 over leaf1 (h1, h2) and leaf2 (h3, h4); another job comes first, so bases and generation are not 0."""
+    """Return spine1 over leaf1 (h1, h2) and leaf2 (h3, h4), after another job: bases and generation are not 0."""
     topology, resources = leaf_spine(2, 1, 2), Resources()
     make_plan(topology, PlanRequest("spt", job=1), resources)
     return make_plan(topology, PlanRequest("spt", job=2), resources)

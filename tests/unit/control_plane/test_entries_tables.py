@@ -36,7 +36,7 @@ def schema(request):
 
 
 def defines(file):
-    """Names and values of simple #define lines of a P4 source."""
+    """Return names and values of simple #define lines of a P4 source."""
     lines = (resources.files("p4reduce.p4src") / file).read_text("utf-8").splitlines()
     words = [line.split() for line in lines if line.startswith("#define ")]
     return {word[1]: word[2] for word in words if len(word) > 2}
@@ -100,7 +100,7 @@ def test_plain_switches_only_forward():
     leaf = plan_entries(built)["leaf1"]
     assert leaf.activate == ()
     assert {entry.table_id for entry in leaf.prepare} == {"path"}
-    # To the aggregator and to four workers.
+    # Routes to the aggregator and to four workers.
     assert len(leaf.prepare) == 5
 
 
@@ -127,7 +127,7 @@ def test_forwarding_leads_along_the_paths(name):
 
 
 def looked_up(topology, switch):
-    """Where a switch sends what goes to an address: by the longest prefix, as the table does it."""
+    """Return a switch's route for an address by the longest prefix, as the table does."""
     found = {(route.value, route.length): route.neighbour for route in BaseRoutes(topology).of(switch)}
 
     def look(ip):
@@ -138,7 +138,7 @@ def looked_up(topology, switch):
 
 
 def check_routes(topology):
-    """Every node is reached from every switch by a shortest way, and no address that nobody has goes anywhere."""
+    """Check that every switch reaches every node by a shortest path, and has no route for unused addresses."""
     tables = {switch.name: looked_up(topology, switch.name) for switch in topology.switches}
     ways = Paths(topology)
     for destination in (*topology.hosts, *topology.switches):
@@ -205,7 +205,7 @@ def test_base_entries():
 @pytest.mark.parametrize("network", ["leaf-spine-8", "leaf-spine-8-partial", "fat-tree-4", "nobel-us", "two-racks"])
 @pytest.mark.parametrize("name", sorted(PLANS))
 def test_no_plan_takes_a_host_for_another(network, name):
-    """Packets to a switch's own slots are not looked up in `edge`: what `peer` lets in from a host is the host's."""
+    """Packets to a switch's own slots bypass `edge`: `peer` must admit only the host's own."""
     topology = load(network)
     server = topology.servers[0].name if topology.servers and name != "ring" else None
     entries = plan_entries(plan(topology, name, server=server))

@@ -1,4 +1,4 @@
-"""A deadline measures one switch: not the queue before it, nor the turns that a busy machine gives this process."""
+"""Deadlines measure a single switch, without queueing before it and without scheduling delays of this process."""
 
 import asyncio
 import threading
@@ -60,7 +60,7 @@ def test_an_answer_that_came_while_this_process_had_no_turn_is_in_time():
 
     async def wait():
         loop, answer = asyncio.get_running_loop(), asyncio.Event()
-        # The loop stands still for longer than the deadline; behind it are its timers, and only then what had come.
+        # The loop is blocked for longer than the deadline; then its timers run, and only then arrived data.
         loop.call_soon(resumed.wait, 0.5)
         loop.call_later(0.05, lambda: loop.call_soon(answer.set))
         async with connection._step("waiting"):
@@ -71,7 +71,7 @@ def test_an_answer_that_came_while_this_process_had_no_turn_is_in_time():
 
 
 def test_waiting_ends_where_it_was_left():
-    """Nothing goes off after an answer."""
+    """No timer fires after an answer."""
     connection = Connection(Target("s1", "127.0.0.1:1"), None, deadline_s=0.01, election_id=1)
 
     async def wait():

@@ -43,7 +43,7 @@ def test_collectives_with_a_server(operation, up, down):
     expected = predict(built, operation, 640)
     assert {expected[(host, 1)] for host in built.workers} == {up}
     assert {expected[("s1", port)] for port in (1, 2, 3)} == {down}
-    # On the server's link up is from the switch, down is from the server.
+    # On the server's link, up comes from the switch, down from the server.
     assert (expected[("s1", 4)], expected[("server1", 1)]) == (up, down)
 
 

@@ -103,7 +103,7 @@ def test_the_window_keeps_the_link_busy():
 
 
 def test_round_trips_count_copies_behind_one_port():
-    """Two racks behind routers: four copies of a chunk cross the link between router and spine, one after the other."""
+    """Two racks behind routers: four copies of a chunk cross the link between router and spine in sequence."""
     topology = leaf_spine(1, 1, 4, capable=["spine*"])
     built = make_plan(topology, PlanRequest("spt", lanes=64), Resources())
     frame, delay = 273_600, 1_000_000

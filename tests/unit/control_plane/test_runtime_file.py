@@ -1,4 +1,4 @@
-"""Runtime files as of p4lang/tutorials: read, checked against the program, written to a switch, obeyed by packets."""
+"""Runtime files as in p4lang/tutorials: read, checked against the program, written to a switch, applied to packets."""
 
 import json
 
@@ -65,7 +65,7 @@ RUNTIME = {
 
 @pytest.fixture(scope="module")
 def exercise(tmp_path_factory):
-    """A folder as an exercise of p4lang/tutorials has it after 'make'."""
+    """A folder like an exercise of p4lang/tutorials after 'make'."""
     folder = tmp_path_factory.mktemp("basic")
     (folder / "build").mkdir()
     (folder / "pod-topo").mkdir()

@@ -1,4 +1,4 @@
-"""Tokens of plans: a key gives the same, every pair, job and epoch has others; they are in entries and in no text."""
+"""Tokens of plans: a key gives the same tokens; pairs, jobs and epochs differ; entries have them, texts do not."""
 
 from dataclasses import replace
 from importlib import resources
@@ -26,7 +26,7 @@ def plan(name="steiner", key=KEY, topology="leaf-spine-8", **request):
 
 
 def actions(entries, *tables):
-    """Table, action and arguments of all entries of some tables."""
+    """Return table, action and arguments of all entries of some tables."""
     return [
         (entry.table_id, entry.action.name, dict(entry.action.args))
         for entry in (*entries.prepare, *entries.activate)
@@ -57,7 +57,7 @@ def test_a_key_gives_the_same_and_every_job_epoch_and_generation_others():
 
 
 def test_tokens_are_evenly_spread():
-    """No bit is preferred: of 4,000 tokens each is set in half, within 5 standard deviations."""
+    """No bit is biased: of 4,000 tokens, each bit is set in half, within 5 standard deviations."""
     found = [
         token
         for seed in range(400)
@@ -117,7 +117,7 @@ def test_endpoints_have_the_tokens_that_their_neighbours_have(name, server):
 
 
 def test_a_plan_that_was_written_down_has_its_tokens():
-    """A controller that comes back must know what is installed, and what workers show."""
+    """A restarted controller must know the installed tokens, which workers show."""
     built = plan(server="server1")
     written = to_plain(built)
     assert from_plain(Plan, written, "a plan", topology=built.topology).tokens == built.tokens

@@ -1,4 +1,4 @@
-"""Names for what a WAIT says."""
+"""Names of the nodes that a WAIT refers to."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from p4reduce.workers.status import WaitStatus
 
 @pytest.fixture
 def plan():
-    """spine1 over leaf1 (h1, h2) and leaf2 (h3, h4); another job comes first, so bases are not 0."""
+    """Return spine1 over leaf1 (h1, h2) and leaf2 (h3, h4), after another job, so that bases are not 0."""
     topology, resources = leaf_spine(2, 1, 2), Resources()
     make_plan(topology, PlanRequest("spt", job=1), resources)
     return make_plan(topology, PlanRequest("spt", job=2), resources)

@@ -1,4 +1,4 @@
-"""The bench of P4 labs: short frames, causes, looks that replay, and programs that tell a controller nonsense."""
+"""The bench of P4 labs: short frames, causes, replayable inspections, and programs that send a controller nonsense."""
 
 import shlex
 
@@ -56,7 +56,7 @@ def test_a_look_replays_times(tmp_path):
 
 
 def test_nonsense_for_the_controller_costs_the_student_only(tmp_path):
-    """An address of 64 bits is none."""
+    """A 64-bit value is not an address."""
     field, long = "{ hdr.ethernet.src, std", "{ 64w0xffff000000000000 | (bit<64>)hdr.ethernet.src, std"
     nonsense = Mutant("", "learn.p4", "learn_t { bit<48> mac;", "learn_t { bit<64> mac;", (), also=((field, long),))
     report = grade(spoilt("12", nonsense, tmp_path / "mine"))

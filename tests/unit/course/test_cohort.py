@@ -1,4 +1,4 @@
-"""A class: rosters, layouts of platforms, several submissions, feedback for each, and what a log says of changes."""
+"""Grading a class: rosters, platform layouts, several submissions, feedback files, and a log of changes."""
 
 import json
 from dataclasses import replace
@@ -16,7 +16,7 @@ FILE = "slot.p4"
 
 @pytest.fixture(autouse=True)
 def points_as_written(monkeypatch):
-    """Stands for the graders: a file says how many points it is worth."""
+    """Stand-in for the graders: a file states its points."""
 
     def grade(path, *, lab, student, seed, only, follow):
         text = (answers_folder(find(lab), path) / FILE).read_text()
@@ -53,7 +53,7 @@ def roster(tmp_path):
 
 
 def test_folders_of_a_roster(tmp_path, roster):
-    """Each of the class has a row; a stranger is graded, and told."""
+    """Each student of the class has a row; a stranger is graded and reported."""
     hand_in(tmp_path / "in/ANA@uni.edu", 70)
     hand_in(tmp_path / "in/Gül Ay_77_assignsubmission_file_/deep/skeleton", 100)
     hand_in(tmp_path / "in/eve", 5)
@@ -73,7 +73,7 @@ def test_files_as_canvas_has_them(tmp_path, roster):
 
 
 def test_repositories_of_github_classroom(tmp_path, roster):
-    """The longest name that fits: ana-gh ends in gh, which is bob's."""
+    """The longest matching name wins: ana-gh ends in gh, which is bob's."""
     hand_in(tmp_path / "in/lab-03-ana-gh", 10)
     hand_in(tmp_path / "in/lab-03-gh", 20)
     assert points(graded(tmp_path / "in", roster=roster)) == {"ana": 10, "bob": 20, "Gül Ay": NOTHING}
@@ -97,7 +97,7 @@ submission_9:
 
 @pytest.mark.parametrize(("several", "had"), [("last", 40), ("first", 90), ("best", 90)])
 def test_several_submissions(several, had, tmp_path, roster):
-    """By Gradescope's list, or in numbered folders: which one counts is said."""
+    """From Gradescope's list, or in numbered folders: the report says which one counts."""
     hand_in(tmp_path / "in/submission_9", 90)
     hand_in(tmp_path / "in/submission_11", 40)
     (tmp_path / "in/submission_metadata.yml").write_text(GRADESCOPE)
@@ -132,7 +132,7 @@ def test_feedback_for_each(tmp_path):
 
 
 def test_a_log_of_what_changed(tmp_path):
-    """New and changed grades alone; what changed is told in words."""
+    """Only new and changed grades are logged, with the change in words."""
     hand_in(tmp_path / "in/ana", 70)
     hand_in(tmp_path / "in/bob", 30)
     log = tmp_path / "logs/grades.jsonl"

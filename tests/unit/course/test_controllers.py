@@ -1,4 +1,4 @@
-"""What students' controllers may say to switches: the server's answers come back, and nothing ends the grader."""
+"""Requests of students' controllers to switches: the server's answers are returned, and nothing ends the grader."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_a_tree_of_nearest_switches(topology):
 
 
 def test_drawn_networks_have_what_mistakes_need():
-    """With any seed: a tree of several switches but in the first, and somewhere a switch that has no part in it."""
+    """With any seed: a tree of several switches except in the first, and a switch that has no part in it."""
     for seed in range(20):
         idle = 0
         for number in range(len(KINDS)):
@@ -134,7 +134,7 @@ def test_an_asker_that_asks_for_no_service_is_told(tmp_path):
 
 
 def test_slots_that_are_not_cleared_show_on_packets(tmp_path, monkeypatch):
-    """What the check of entries says is so: where members change, old contributions keep new ones out."""
+    """Packets confirm the check of entries: if members change, old contributions block new ones."""
     monkeypatch.setattr("p4reduce_course.lab10.check_cleared", lambda *_: None)
     mutant = next(mutant for mutant in mutants("10") if mutant.name == "slots not cleared")
     report = grade(spoilt("10", mutant, tmp_path / "mine"), only=["leaf"])

@@ -1,4 +1,4 @@
-"""The place on which a failure hangs: changes of one place, and the first of them that mends it all."""
+"""The place that causes a failure: single-place changes, and the first of them that repairs everything."""
 
 import ast
 from pathlib import Path
@@ -14,7 +14,7 @@ LINES = range(200)
 
 
 def changed(text, right, *, given=""):
-    """Lines of the changes of a P4 text that give the right one."""
+    """Return the lines of single changes that turn a P4 text into the right one."""
     edits = p4_edits(text, given, dict.fromkeys(LINES, 1.0), LINES, Hints((0x0800,)))
     return [edit.line for edit in edits if "".join(edit.text.split()) == "".join(right.split())]
 
@@ -36,7 +36,7 @@ def test_a_change_of_one_place_is_among_the_changes(old, new):
 
 
 def among_the_changes(path, old, new):
-    """The line of a mistake is among those whose changes give the right text again."""
+    """Check that a mistake's line is among the lines whose change restores the right text."""
     right = path.read_text()
     wrong = right.replace(old, new, 1)
     assert wrong != right

@@ -1,4 +1,4 @@
-"""Mistakes beyond the tables that once got another mistake's text: what is said now, and what must not be said."""
+"""Mistakes beyond the tables that were once misdiagnosed: the required and the forbidden message."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from tests.support.labs import Mutant, spoilt
 
 @dataclass(frozen=True)
 class Misread:
-    """A mutant, what the grader says of it, and what it said once."""
+    """A mutant, the grader's message for it, and its former message."""
 
     number: str
     mutant: Mutant

@@ -56,7 +56,7 @@ def test_points():
 
 
 def test_gradescope():
-    """Fields and kinds as Gradescope's specification has them."""
+    """Fields and kinds follow Gradescope's specification."""
     found = json.loads(gradescope(REPORT))
     assert found["score"] == 3
     assert [test["number"] for test in found["tests"]] == ["1.1", "1.2", "2.1"]
@@ -114,7 +114,7 @@ def test_names_that_are_none(student, tmp_path):
 
 
 def test_a_note_in_a_folder_names_no_program(tmp_path):
-    """What is run is named on the command line, never by what is handed in."""
+    """The program comes from the command line, never from the submission."""
     new_lab(tmp_path / "evil", "python")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/lab.yaml").write_text(f"lab: {tmp_path / 'evil'}\n")
@@ -186,7 +186,7 @@ def test_likeness_takes_time_that_grows_with_the_length():
     "inside", ["", "skeleton", "02-a-header-of-your-own/skeleton", "a/b/c", "__MACOSX/../Lab 2 (final)/skeleton"]
 )
 def test_answers_in_folders_that_a_platform_made(inside, tmp_path):
-    """Moodle: 'Ana Müller_4711_assignsubmission_file_', with whatever the student's archive had around the files."""
+    """Moodle: 'Ana Müller_4711_assignsubmission_file_', with the archive's extra folders around the files."""
     lab, student = find("02"), "Ana Müller"
     copy_lab(lab, student, tmp_path / "copy")
     for number, name in enumerate((f"{student}_4711_assignsubmission_file_", "José O'Neil_12_assignsubmission_file_")):
@@ -202,7 +202,7 @@ def test_answers_in_folders_that_a_platform_made(inside, tmp_path):
 
 
 def test_a_class(tmp_path):
-    """Every student's own parameters; whoever copied is named; what cannot be graded is told."""
+    """Every student has other parameters; copies are named; ungradable submissions are reported."""
     new_lab(tmp_path / "lab", "python")
     lab = find(str(tmp_path / "lab"))
     for student in ("ana", "bob", "cem", "dan"):
@@ -231,14 +231,14 @@ def test_a_class(tmp_path):
 
 
 def test_a_copy_for_another_student_is_told(tmp_path):
-    """Its numbers are others, and what the checks say follows from that."""
+    """The copy's numbers differ, and so do the checks' messages."""
     new_lab(tmp_path / "lab", "python")
     copy_lab(find(str(tmp_path / "lab")), "bob", tmp_path / "mine")
     report = grade(tmp_path / "mine", lab=str(tmp_path / "lab"), student="ana")
     assert ["this is a copy for bob" in note and "--student ana" in note for note in report.notes] == [True]
     assert "this is a copy for bob" in json.loads(gradescope(report))["output"]
     assert grade(tmp_path / "mine", lab=str(tmp_path / "lab")).notes == ()
-    (tmp_path / "mine/lab.yaml").write_text("student: [\n")  # by a student: it costs nothing where both are named
+    (tmp_path / "mine/lab.yaml").write_text("student: [\n")  # a student's damage is harmless if both are named
     assert grade(tmp_path / "mine", lab=str(tmp_path / "lab"), student="ana").notes == ()
 
 
@@ -260,7 +260,7 @@ def test_the_published_solution_handed_in_by_another(tmp_path):
 
 
 def raising(task):
-    """A grader with a mistake: in a check, and then between two."""
+    """A grader with a bug: in a check, and then between two checks."""
 
     def fails() -> None:
         raise IndexError("list index out of range")

@@ -1,4 +1,4 @@
-"""What is handed in is copied once: nothing that it points to is read, and nothing in it blocks or never ends."""
+"""Submissions are copied once: links are not followed, and nothing in them blocks or never ends."""
 
 import contextlib
 import os
@@ -132,7 +132,7 @@ def test_size_number_and_depth_are_bounded(tmp_path):
     folder = tmp_path / "much"
     folder.mkdir()
     with (folder / "sparse").open("wb") as file:
-        file.truncate(10**12)  # says that it is a terabyte, and takes no room
+        file.truncate(10**12)  # a sparse file of a terabyte
     with pytest.raises(LabError, match="MiB"), taken_in(folder):
         pass
     (folder / "sparse").unlink()

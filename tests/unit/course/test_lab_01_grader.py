@@ -1,4 +1,4 @@
-"""Lab 01: the grader accepts the solution, rejects the skeleton and mistakes, each with a message that helps."""
+"""Lab 01: the grader accepts the solution and rejects the skeleton and mistakes, each with a helpful message."""
 
 import re
 import shutil
@@ -21,7 +21,7 @@ LAB = home(find("01"))
 
 @pytest.fixture
 def answers(tmp_path):
-    """The solution, to be spoilt."""
+    """The solution, to be modified."""
     for file in (SOLUTIONS / "01").glob("*.yaml"):
         shutil.copy(file, tmp_path)
     return tmp_path
@@ -38,7 +38,7 @@ def failures(report):
     return [check for check in report.checks if check.passed is False]
 
 
-@pytest.mark.soak  # tests/integration/course/test_readmes.py ends with it
+@pytest.mark.soak  # also the end of tests/integration/course/test_readmes.py
 def test_the_solution_passes():
     report = grade(SOLUTIONS / "01")
     assert failures(report) == []
@@ -72,7 +72,7 @@ LEAF_AS_ROOT = """action: root
 REPLICA_2 = re.compile(r"  - table: replica\n    match: \{egress_rid: 2\}\n.*\n.*\n")
 
 MISTAKES = [
-    # switch, old, new, table of the place, words of the message
+    # switch, old, new, table that is named, words of the message
     ("leaf1", "full: 0b11", "full: 0b01", "table job", ["leaf1 answered after h1", "full is 0b1", "h2 0b10"]),
     ("leaf1", "full: 0b11", "full: 0b111", "table job", ["waits for ever", "together 0b11", "full is 0b111"]),
     ("root", "full: 0b11", "full: 0b1", "table job", ["root answered after leaf1", "full must be all of the bits"]),
@@ -240,13 +240,13 @@ def test_skeleton_and_solution_differ_in_what_is_to_do_only(name, tmp_path):
     "student", ["student0", *(pytest.param(f"student{number}", marks=pytest.mark.soak) for number in (1, 2))]
 )
 def test_three_mistakes_of_a_colleague_are_found_one_after_the_other(student, tmp_path):
-    """Mended in the order in which the grader names them; each is named."""
+    """The mistakes are repaired in the order in which the grader names them; each is named."""
     draws = personal(NAME, student)
     copy_lab(find("01"), student, tmp_path / "mine")
     path = tmp_path / "mine/skeleton/leaf2.yaml"
     wrong, right = path.read_text().splitlines(), leaf2(draws, 0).splitlines()
     places = [number for number, (one, other) in enumerate(zip(wrong, right, strict=True)) if one != other]
-    assert 2 <= len(places) <= PLANTED  # two may stand in one line
+    assert 2 <= len(places) <= PLANTED  # two may be in one line
     assert not grade(tmp_path / "mine", only=["leaf2"]).passed
     for spared in places:
         lines = [

@@ -1,4 +1,4 @@
-"""What a finding shows can be replayed, and what is judged is judged alike by graders and by judges of their own."""
+"""Findings can be replayed, and graders agree with independent judges."""
 
 import json
 import os
@@ -33,7 +33,7 @@ REPLAYED = {
 
 
 def run(command: str, folder) -> str:
-    """A command of p4reduce in a lab's folder, in this process."""
+    """Run a command of p4reduce in a lab's folder, in this process."""
     words = shlex.split(command)
     assert words[0] == "p4reduce"
     done = CliRunner().invoke(app, words[1:])
@@ -112,7 +112,7 @@ def test_looks_are_not_written_through_what_a_student_left(tmp_path):
 
 
 QUICK = ("11", "14", "15")
-"""labs of which a solution is graded in a second"""
+"""labs whose solutions are graded within a second"""
 STYLES = [
     pytest.param(number, style, id=f"{number}, {style.name}", marks=() if number == "02" else pytest.mark.soak)
     for number in NAMES

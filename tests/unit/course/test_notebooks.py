@@ -1,4 +1,4 @@
-"""Notebooks of labs: valid, without outputs, and every cell runs beside the solution."""
+"""Notebooks of labs: valid, without outputs, and every cell runs with the solution."""
 
 import ast
 import json
@@ -18,11 +18,11 @@ SHOWN = {
     "08": ["steiner", "bytes on the busiest link"],
     "09": ["numbers:", "and, with one field too large,"],
 }
-"""what must be seen"""
+"""output that must appear"""
 
 
 def run(source, names):
-    """A cell as Jupyter runs it; the value of its last line, where that is an expression."""
+    """Run a cell as Jupyter does; return the value of its last line if that is an expression."""
     tree = ast.parse(source)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, "cell", "exec"), names)  # noqa: S102  (our own)
@@ -49,7 +49,7 @@ def test_every_cell_runs(number, tmp_path, monkeypatch, capsys):
     folder = solved(number, tmp_path / "mine")
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    sys.path_importer_cache.pop("skeleton", None)  # of another folder
+    sys.path_importer_cache.pop("skeleton", None)  # cached for another folder
     before = set(sys.modules)
     names, shown = {}, []
     with mpl.rc_context({"backend": "Agg"}):

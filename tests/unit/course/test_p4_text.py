@@ -1,4 +1,4 @@
-"""What a student leaves in the text of a P4 program: comments that say TODO, notes, half of the work."""
+"""Remnants in the text of a student's P4 program: TODO comments, notes, unfinished parts."""
 
 import re
 
@@ -14,7 +14,7 @@ P4 = {"02": "header.p4", "03": "slot.p4", "05": "loss.p4"}
 
 @pytest.mark.parametrize("number", P4)
 def test_a_todo_that_is_left_in_a_comment_costs_nothing(number, tmp_path):
-    """Students write beneath the comment, and leave it and the first line as they were."""
+    """Students write below the comment, and leave it and the first line unchanged."""
     folder = solved(number, tmp_path / "mine")
     path = folder / "skeleton" / P4[number]
     first = (home(find(number)) / "skeleton" / P4[number]).read_text().splitlines()[0]
@@ -36,7 +36,7 @@ def test_a_skeleton_with_other_comments_is_still_one(number, tmp_path):
 
 
 def test_a_part_can_be_graded_while_others_are_to_be_written(tmp_path):
-    """The fields of lab 02 alone."""
+    """The fields of lab 02 alone are graded."""
     folder = tmp_path / "mine"
     copy_lab(find("02"), "example", folder)
     path = folder / "skeleton/header.p4"

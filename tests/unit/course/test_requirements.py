@@ -1,4 +1,4 @@
-"""What READMEs ask for has a name, a check and a mistake that breaks only it."""
+"""Each requirement of a README has a name, a check, and a mistake that violates only it."""
 
 import re
 from functools import cache
@@ -21,7 +21,7 @@ DEMAND = re.compile(rf"\b({WORDS})\b|^(?:[-*\d. ]+)?\**({VERBS})\b", re.IGNORECA
 
 @cache
 def requirements() -> dict:
-    """By lab."""
+    """Return the requirements by lab."""
     return yaml.safe_load((catalogue.package() / "labs" / "requirements.yaml").read_text("utf-8"))
 
 
@@ -34,7 +34,7 @@ def readme(number: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """Of the steps, without code, headings, and how to have it graded."""
+    """Return the sentences of the steps, without code, headings and the section on grading."""
     body = re.split(r"\n## (?:Questions|What to hand)", text.partition("## Step 1")[2])[0]
     body = re.sub(r"\n## Step \d+: (have it graded|questions).*?(?=\n## |\Z)", "", body, flags=re.S)
     body = re.sub(r"^    .*$|^## .*$|^:.*$", "", body, flags=re.M)

@@ -1,4 +1,4 @@
-"""Student code that attacks or fails: one clear finding each, and nothing is left behind or told."""
+"""Student code that attacks or fails: one clear finding each; nothing is left behind or leaked."""
 
 import os
 import subprocess
@@ -95,7 +95,7 @@ def test_an_attack_gets_a_clear_grade(text, words, tmp_path, monkeypatch):
     outside.mkdir()
     (outside / "secret").write_text("the grader's seed")
     (tmp_path / "in").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))  # others grade at the same time
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))  # other tests grade at the same time
     (tmp_path / "temporary").mkdir()
     filled = text.replace("{outside}", str(outside)).replace("{pid}", str(os.getpid()))
     with code(tmp_path / "in", filled) as student:
@@ -113,7 +113,7 @@ def test_an_attack_gets_a_clear_grade(text, words, tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not CONFINED, reason="namespaces are Linux's")
 def test_what_is_outside_cannot_be_asked_for_either(tmp_path):
-    """Neither size nor time nor name of a file, where the kernel lets a user have namespaces for files."""
+    """Size, time and name of outside files are hidden if the kernel allows mount namespaces."""
     (tmp_path / "in").mkdir()
     (tmp_path / "secret").write_text("x")
     seen: dict[str, None] = {}
@@ -162,7 +162,7 @@ def test_after_the_end_every_call_says_the_same(tmp_path):
 
 
 def test_a_file_that_cannot_be_loaded_says_the_same_in_every_call(tmp_path, monkeypatch):
-    """Also in the moment in which its process has not ended yet."""
+    """Includes calls before its process has ended."""
     monkeypatch.setattr(subprocess.Popen, "poll", lambda _: None)
     with code(tmp_path, "def f(:") as student:
         for _ in range(3):
@@ -171,7 +171,7 @@ def test_a_file_that_cannot_be_loaded_says_the_same_in_every_call(tmp_path, monk
 
 
 def test_code_that_computes_on_a_busy_machine_is_not_taken_for_a_sleeper(tmp_path):
-    """What it may use is processor time: the verdict of an endless loop is the same beside others."""
+    """The limit is processor time: an endless loop gets the same verdict under load."""
     with (
         code(tmp_path, "def f():\n    while True: pass", ProcessLimits(cpu_s=1, wall_s=0.3)) as student,
         pytest.raises(Wrong, match="processor time"),
@@ -271,7 +271,7 @@ def test_p4_is_compiled_and_run_in_a_process_of_its_own():
 
 
 def test_p4_is_kept_in_as_python_is(tmp_path):
-    """Users other than root included, whose grader's memory cannot be read by their other processes."""
+    """Includes users other than root, whose other processes cannot read the grader's memory."""
     of_python, of_p4 = {}, {}
     with code(tmp_path, "def f(): pass") as student:
         student._seen = of_python
@@ -298,7 +298,7 @@ V1Switch(P(), V(), I(), E(), C(), D()) main;
 
 
 def test_p4_that_recirculates_for_ever_ends_at_its_limit(tmp_path):
-    """The model stops it, or its processor time does; either way within seconds, and the grader goes on."""
+    """The model or its CPU limit stops it within seconds, and the grader continues."""
     path = tmp_path / "a.p4"
     path.write_text(ENDLESS.replace("@BODY@", "recirculate_preserving_field_list(0);"))
     with StudentProgram(path, ProcessLimits(cpu_s=3, wall_s=60)) as student:
@@ -335,7 +335,7 @@ def test_programs_end_with_the_grader_and_with_their_place(tmp_path):
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     command = [sys.executable, "-c", code, str(TEN_LINES)]
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}  # who is killed leaves a folder there
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}  # a killed process leaves a folder there
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
     numbers = list(map(int, done.stdout.split()))
     assert len(numbers) == 2, done.stderr
@@ -353,7 +353,7 @@ def running(number: int) -> bool:
 
 
 class TakenOver:
-    """In the place of compiler and switches: what a hole in them would let a program do."""
+    """Replacement of compiler and switches that does what an exploited bug in them would allow."""
 
     def __init__(self, work):
         self.compile = lambda *_: work()
@@ -388,7 +388,7 @@ class Here:
 
 
 def said_of(name):
-    """What the grader says of a compiler that was taken over."""
+    """Return the grader's message about an exploited compiler."""
     work, limits, _ = TAKEN_OVER[name]
     program._SERVER = Here(TakenOver(work))
     try:

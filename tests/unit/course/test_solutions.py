@@ -1,4 +1,4 @@
-"""Every lab: its solution passes, its skeleton does not, and its mistakes are explained."""
+"""Every lab: its solution passes, its skeleton fails, and mistakes are explained."""
 
 import json
 
@@ -43,7 +43,7 @@ def test_a_mistake_is_explained(number, mutant, tmp_path):
 
 
 def swapped(folder):
-    """Lab 01 with the bits of h1 and h2 the other way round, lowest at h2, and the answers that this switch gives."""
+    """Lab 01 with the bits of h1 and h2 swapped, h2's lowest, and the resulting answers."""
     path = folder / "skeleton/leaf1.yaml"
     text = path.read_text()
     one, two = "params: {bit_: 0b01, lowest: 1}", "params: {bit_: 0b10, lowest: 0}"
@@ -94,7 +94,7 @@ def test_nothing_of_the_solution_is_handed_out(number, tmp_path):
 
 
 def test_digests_of_the_published_solutions():
-    """After a change of a solution: python -m tests.support.labs.publish."""
+    """Update after a change of a solution: python -m tests.support.labs.publish."""
     wanted = {
         lab.name: digest(SOLUTIONS / number, lab.files)
         for number, lab in ((number, find(number)) for number in NAMES)

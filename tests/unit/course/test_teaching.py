@@ -1,4 +1,4 @@
-"""What teachers get: recipes for platforms that run, quizzes with keys, answers, slides; students get none of it."""
+"""Teachers' material: recipes for platforms, quizzes with keys, answers, slides; students get none of it."""
 
 import importlib.util
 import json
@@ -57,7 +57,7 @@ def test_students_get_no_key(tmp_path):
 
 
 def gradescope(tmp_path, name):
-    """A recipe with its folder under ours."""
+    """A recipe with its folder below ours."""
     text = (RECIPES / "gradescope" / name).read_text().replace("/autograder", str(tmp_path / "autograder"))
     (tmp_path / name).write_text(text)
     return subprocess.run(["/bin/sh", name], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -65,7 +65,7 @@ def gradescope(tmp_path, name):
 
 @pytest.mark.parametrize("whole", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_gradescope_gets_results(whole, tmp_path):
-    """Also where the grader does not run: zero points, and why."""
+    """Includes a failing grader: zero points, and the reason."""
     folder = tmp_path / "autograder"
     solved("03", folder / "submission/nested")
     (folder / "source").mkdir()

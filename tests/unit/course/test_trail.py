@@ -1,4 +1,4 @@
-"""Where a program first departs: the student's lines, followed back from what is wrong with a frame."""
+"""The first deviation of a program: the student's lines, traced back from what is wrong with a frame."""
 
 import re
 

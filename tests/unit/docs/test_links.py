@@ -1,4 +1,4 @@
-"""Links in the documentation lead to files and headings that are there."""
+"""Links in the documentation point to existing files and headings."""
 
 import re
 
@@ -11,7 +11,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def anchors(page):
-    """What GitHub and the site make of headings: lower case, spaces as dashes, nothing but letters, digits, - and _."""
+    """Return anchors as GitHub and the site form them: lower case, spaces as dashes, only letters, digits, - and _."""
     found = set()
     for line in page.read_text("utf-8").splitlines():
         if line.startswith("#"):

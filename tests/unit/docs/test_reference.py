@@ -1,4 +1,4 @@
-"""Tables of the documentation that are written from the code are those of today's code."""
+"""Generated tables of the documentation are up to date."""
 
 from tests.support.docs.reference import TABLES, pages, table
 

@@ -1,4 +1,4 @@
-"""What was saved comes back bit for bit, or not at all."""
+"""Checkpoints are read back bit for bit, or not at all."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Ports that nobody else gets between looking and use."""
+"""Free ports that no other process can take between the search and the use."""
 
 import socket
 from pathlib import Path

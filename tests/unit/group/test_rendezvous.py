@@ -1,4 +1,4 @@
-"""A rendezvous while the network carries: it answers, and whoever ends the group ends the collective."""
+"""A rendezvous while the network carries a collective: it answers, and ending the group ends the collective."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +12,11 @@ from p4reduce.group.errors import ClusterError
 from p4reduce.group.rendezvous import Rendezvous
 
 SOON_S = 20.0
-"""after which a network that nobody ends gives up by itself, so that a failing test ends, too"""
+"""seconds after which a network gives up by itself, so that a failing test ends, too"""
 
 
 class Network:
-    """Carries a collective until it is told that it is done, in slices of a millisecond."""
+    """A network that carries a collective until it is told to finish, in slices of a millisecond."""
 
     def __init__(self):
         self.carrying, self.done, self.let_go = threading.Event(), threading.Event(), threading.Event()
@@ -79,7 +79,7 @@ def test_nobody_has_its_array_back_before_the_network_lets_go_of_it(network, poo
 
     def carry(calls, check):
         network.carrying.set()
-        assert slices.wait(SOON_S)  # a slice that takes long
+        assert slices.wait(SOON_S)  # a long slice
         network.let_go.set()
         check()
 

@@ -1,4 +1,4 @@
-"""Who a process that srun started is."""
+"""Identity of a process that srun started."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a script called is counted by call, type and what carried it, and comes to the coordinator at the end."""
+"""A script's calls are counted by call, type and carrier; the coordinator gets the counts at the end."""
 
 import socket
 import threading

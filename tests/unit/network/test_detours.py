@@ -34,7 +34,7 @@ def paths_device() -> Device:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    """A network of one switch, and what takes all that has left it so far: (port, frame), by port."""
+    """Return a network of one switch, and a function that returns all (port, frame) that have left, by port."""
 
     def network(device: Device, rate: str = "10G", **options: object) -> tuple[VirtualNetwork, Callable[[], object]]:
         builder = TopologyBuilder("one")
@@ -92,7 +92,7 @@ def test_a_packet_that_goes_round_and_round_is_cut_off_and_counted(make: Make) -
     network.run()
     counters = network.switch_counters("s1")
     assert (left(), counters.round_drops, counters.passes) == ([], 1, 1 + MAX_ROUNDS)
-    network.inject("s1", 1, order(0))  # nothing is left of it
+    network.inject("s1", 1, order(0))  # no frame leaves
     network.run()
     assert [port for port, _ in left()] == [1]
 
@@ -115,10 +115,10 @@ def test_a_queue_that_is_full_drops_copies_of_clones_too(make: Make) -> None:
     for _ in range(8):
         network.inject("s1", 1, order(10))
     network.run()
-    # Port 1 and the ports of the session: one frame on the link, one in the queue, the others dropped.
+    # Port 1 and the session's ports: one frame on the link, one queued, the others dropped.
     assert network.links["s1", 1].queue_drops == 6
     assert [port for port, _ in left()].count(1) == 2
-    # The two clones come one serialization apart: each finds its link free.
+    # The two clones are one serialization time apart: each finds its link free.
     assert [network.links["s1", port].queue_drops for port in (5, 6)] == [0, 0]
     assert network.switch_counters("s1").clones == 2
 
@@ -132,7 +132,7 @@ def test_many_packets_at_once_find_space_and_all_leave(make: Make) -> None:
         network.inject("s1", 1, frame)
         expected += single.inject(1, frame)
     network.run()
-    # Which of two packets is first at a port depends on time here.
+    # Here the order of two packets at a port depends on timing.
     assert sorted(left()) == sorted(expected)
 
 

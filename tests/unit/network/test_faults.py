@@ -1,4 +1,4 @@
-"""Injected faults: their rates, their accounts, and that a seed decides about all of them."""
+"""Injected faults: their rates, their counts, and their dependence on the seed."""
 
 import hashlib
 from collections import Counter
@@ -58,7 +58,7 @@ def test_keys_differ_by_seed_and_link() -> None:
 
 
 def one_link(count: int, faults: Faults, seed: int = 1, **options: Path) -> tuple[VirtualNetwork, LinkCounters]:
-    """``count`` frames from h1 to h2, with faults only on h1's link."""
+    """Send ``count`` frames from h1 to h2, with faults only on h1's link."""
     topology = star(2, rate="100G")
     endpoints = senders(topology, ["h1", "h2"])
     endpoints.records["peer"] = topology.node("h2").ip
@@ -144,7 +144,7 @@ COUNTED = ("frames", "delivered", "lost", "duplicated", "reordered", "corrupted"
 
 
 def fingerprint(seed: int, path: Path) -> str:
-    """A hash of everything that a network with all faults did."""
+    """Return a hash of everything that a network with all faults did."""
     topology = leaf_spine(2, 2, 2, rate="10G")
     hosts = [host.name for host in topology.hosts]
     endpoints = senders(topology, hosts)
@@ -172,7 +172,7 @@ def test_same_seed_same_bytes_on_every_machine(tmp_path: Path) -> None:
     first = fingerprint(1, tmp_path / "1.pcap")
     assert first == fingerprint(1, tmp_path / "2.pcap")
     assert first != fingerprint(2, tmp_path / "3.pcap")
-    # Calculated once; integers only, so no machine may differ.
+    # Computed with integers only, so equal on all machines.
     assert first == "0f335503cee141108dbd34c7632e553881cfd75c25365ab45a6525dbd1ab9653"
 
 

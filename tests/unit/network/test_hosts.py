@@ -1,4 +1,4 @@
-"""Hosts and endpoints: whose turn it is, timers, when a run stops, and mistakes of callers."""
+"""Hosts and endpoints: turns, timers, stop conditions, and callers' mistakes."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ LENGTH, ON_LINK_PS = 101, 100_000
 def network_of(
     topology: Topology, hosts: Sequence[str], counts: Sequence[int], **fields: int
 ) -> tuple[VirtualNetwork, HostEndpoints]:
-    """An endpoint on each of ``hosts`` sends so many frames to the last host of the topology."""
+    """Return a network with an endpoint on each of ``hosts`` that sends ``count`` frames to the last host."""
     endpoints = senders(topology, hosts)
     endpoints.records["peer"] = topology.hosts[-1].ip
     endpoints.records["length"] = LENGTH
@@ -120,7 +120,7 @@ def test_a_deadline_that_stays_past_does_not_stop_time() -> None:
 def test_a_frame_is_offered_until_somebody_takes_it() -> None:
     topology = star(2)
     endpoints = senders(topology, ["h2", "h2"])
-    endpoints.records["ip"][0] = 1  # not the address that frames come for
+    endpoints.records["ip"][0] = 1  # not the frames' destination address
     network = VirtualNetwork(topology, route_all(topology), endpoints=endpoints)
     network.send("h1", frame(topology.node("h2").ip))
     network.inject("h2", 1, frame(99))

@@ -1,4 +1,4 @@
-"""What is beyond the fabric's numbers is refused by name: queues, delays, the end of virtual time."""
+"""Values beyond the fabric's number ranges are refused by name: queues, delays, the end of virtual time."""
 
 import pytest
 from pydantic import ValidationError

@@ -1,4 +1,4 @@
-"""Circuits, gates and pauses, by hand."""
+"""Circuits, gates and pauses, computed by hand."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ def joined(topology: Topology, *pairs: tuple[int, int]) -> list[list[int]]:
 
 
 def devices(topology: Topology) -> dict[str, SyntheticSwitch]:
-    """Each ToR sends what is not for its own host out at its first fibre."""
+    """Each ToR sends frames that are not for its host by its first fibre."""
     return {
         f"tor{pod}": SyntheticSwitch({host.index: 1 if host.name == f"h{pod}" else 2 for host in topology.hosts})
         for pod in range(1, len(topology.switches) + 1)
@@ -80,7 +80,7 @@ def test_what_stays_is_never_dark_and_what_is_the_same_changes_nothing() -> None
 def test_a_dark_loss_is_an_incident_as_every_loss() -> None:
     topology = pods()
     network = VirtualNetwork(topology, devices(topology))
-    network.inject("tor1", 1, frame(topology.node("h2").ip, 318), US)  # no circuit at all: dark for ever
+    network.inject("tor1", 1, frame(topology.node("h2").ip, 318), US)  # no circuit at all: dark forever
     network.run()
     assert network.links["tor1", 2].dark_lost == 1
     [(where, seen)] = network.incidents().items()
@@ -96,7 +96,7 @@ def test_faults_of_a_circuit_are_those_of_the_switch_that_sends() -> None:
     network.inject("tor1", 1, frame(topology.node("h2").ip, 318), US)
     network.run()
     assert network.links["tor1", 2].delivered == 2
-    assert network.links["oxc1", 3].delivered == 2  # not once more
+    assert network.links["oxc1", 3].delivered == 2  # no further frame
     assert network.host_counters("h2").unclaimed == 4
 
 
@@ -187,7 +187,7 @@ def test_a_paused_endpoint_sends_nothing_and_goes_on() -> None:
 
 
 def test_a_circuit_is_as_long_as_it_says_and_frames_under_way_keep_their_way() -> None:
-    """A lightpath through other cities: 30 us behind the cross-connect; the next circuit has no such way."""
+    """A lightpath through other cities: 30 us beyond the cross-connect; the next circuit is short."""
     topology = pods()
     network = VirtualNetwork(topology, devices(topology))
     [[link]] = lay_circuits(topology, [joined(topology, (0, 1))])

@@ -1,4 +1,4 @@
-"""Output queues of a switch: strict priorities, tail drop, replication, and what is dropped where."""
+"""Output queues of a switch: strict priorities, tail drop, replication, and places of drops."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def numbers_at(path: Path) -> list[int]:
 def test_strict_priorities_highest_first(tmp_path: Path) -> None:
     network = network_of(SyntheticSwitch({2: 3}))
     network.capture("h3", 1, tmp_path / "out.pcap")
-    # All enter at once by two ports: the first finds the link free, the others wait and leave by priority.
+    # All arrive at once on two ports: the first finds the link free, the others leave by priority.
     for number, priority in enumerate((0, 3, 7, 1, 7, 0, 2)):
         network.inject("s1", 1 + number % 2, to_host(2, tos=priority << 2, number=number))
     network.run()
@@ -36,7 +36,7 @@ def test_strict_priorities_highest_first(tmp_path: Path) -> None:
 
 
 def test_depths_are_those_of_the_queue_of_the_frame(tmp_path: Path) -> None:
-    """Not of the port: what waits in other classes says nothing of how congested this one is."""
+    """Depths are per queue, not per port: other classes do not count."""
     network = network_of(SyntheticSwitch({2: 3}))
     network.capture("h3", 1, tmp_path / "out.pcap")
     for number, priority in enumerate((1, 1, 1, 7, 1, 7)):
@@ -100,7 +100,7 @@ def test_egress_drop_gives_the_turn_to_the_next(tmp_path: Path) -> None:
         network.inject("s1", 1, to_host(2, tos=tos, number=number))
     network.run()
     assert numbers_at(tmp_path / "out.pcap") == [0, 3]
-    # The second frame follows the first without a gap: the dropped ones took no time.
+    # The second frame follows the first without a gap: dropped frames take no time.
     assert network.now == 2 * 273_600 + 1_000_000
     assert network.links["s1", 3].egress_drops == 3
 
@@ -116,7 +116,7 @@ def test_replicas_are_readdressed_and_share_a_port(tmp_path: Path) -> None:
     (copy, _) = next(iter(RawPcapReader(str(tmp_path / "3.pcap"))))
     assert stamps(copy)["instance"] == INSTANCE_REPLICATION
     assert network.switch_counters("s1").copies == 4
-    # Every reference to the one packet was given back.
+    # Every reference to the packet was released.
     world = network._memory.world[0]
     assert world["free_phvs"] == len(network._memory.phvs.records)
     assert world["free_copies"] == len(network._memory.copies.records)

@@ -1,4 +1,4 @@
-"""When frames arrive: exact picoseconds, calculated by hand."""
+"""Arrival times of frames to the picosecond, calculated by hand."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ US = 1_000_000
 
 
 def line(first: str = "10G", second: str = "5G") -> Topology:
-    """h1 - s1 - h2, 1 us and 2 us."""
+    """Return h1 - s1 - h2 with delays of 1 us and 2 us."""
     builder = TopologyBuilder("line")
     builder.host("h1")
     builder.switch("s1")
@@ -55,7 +55,7 @@ def test_frames_wait_for_the_slower_link() -> None:
     network = VirtualNetwork(topology, route_all(topology), endpoints=endpoints)
     network.start(0)
     network.run(watch=[1])
-    # Store and forward: the first bit leaves s1 when the first frame is in; from then on the link never rests.
+    # Store and forward: the first bit leaves s1 when the first frame is complete; then the link is never idle.
     assert network.now == AT_10G + US + 10 * AT_5G + 2 * US
     # Frame k comes at k * 273.6 ns and leaves at 547.2 (k - 1) after the first: at most five wait.
     assert network.links["s1", 2].max_depth == 5
@@ -99,7 +99,7 @@ def test_pipeline_delay_and_what_egress_is_told(tmp_path: Path) -> None:
     assert [t["deq_timedelta_us"] for t in told] == [0, 0, 1]
     assert [t["enq_qdepth"] for t in told] == [0, 0, 1]
     assert [t["deq_qdepth"] for t in told] == [0, 1, 0]
-    # Ingress is told when the frame came in, not when its pass was over: 1.2736, 1.5472, 1.8208 us.
+    # Ingress gets the arrival time of the frame, not the end of its pass: 1.2736, 1.5472, 1.8208 us.
     assert [(t["ingress_us"], t["ingress_port"]) for t in told] == [(1, 1), (1, 1), (1, 1)]
     assert [(t["rid"], t["instance"]) for t in told] == [(0, 0), (0, 0), (0, 0)]
 

@@ -1,4 +1,4 @@
-"""What BMv2 takes and p4c seldom writes: whole stacks, headers chosen at run time, loops; on both executors."""
+"""Constructs that BMv2 accepts and p4c rarely writes: whole stacks, run-time indices, loops; on both executors."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ Run = Callable[[list[Json], str], str]
 
 
 def groups() -> ProgramJson:
-    """``o`` for results, two stacks of two, two stacks of two unions of ``a`` and ``b``; no header but o is parsed."""
+    """``o`` for results, two stacks of two, two stacks of two unions of ``a`` and ``b``; only o is parsed."""
     program = ProgramJson()
     program.header("o", (("at", 8), ("out", 64)))
     names = [f"{stack}[{i}]" for stack in ("s", "t") for i in range(2)]
@@ -54,7 +54,7 @@ def groups() -> ProgramJson:
 
 @pytest.fixture(params=["compiled", "interpreted"])
 def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """From primitives and a frame to the frame that leaves, in hexadecimal."""
+    """Run primitives on a frame; return the frame that leaves, in hex."""
     monkeypatch.setenv("P4REDUCE_CACHE", str(tmp_path))
 
     def through(primitives: list[Json], frame: str) -> str:
@@ -84,7 +84,7 @@ def out(value: Json) -> Json:
 
 
 OUT = "00 00 00 00 00 00 00 "
-"""The leading bytes of o.out where it holds one byte."""
+"""The leading bytes of o.out if it holds one byte."""
 
 
 def test_whole_stacks_are_assigned(run: Run) -> None:
@@ -117,7 +117,7 @@ def test_shifts_by_more_than_the_size_empty_the_stack(run: Run) -> None:
 
 
 def test_fields_that_were_shifted_out_stay_readable(run: Run) -> None:
-    """The elements swap places; what becomes invalid keeps what it swapped with."""
+    """The elements swap places; an invalidated element keeps its new fields."""
     steps = [*filled("s[0]", 1), *filled("s[1]", 2), primitive("pop", stack("s"), const(1))]
     assert run([*steps, out(field("s[1]", "value"))], "00" * 9) == f"00 {OUT}01 00 02"
 
@@ -128,7 +128,7 @@ def at(name: str, index: Json, number: int) -> Json:
 
 @pytest.mark.parametrize(("index", "value"), [("00", "01"), ("01", "02"), ("02", "00"), ("ff", "00")])
 def test_an_element_chosen_at_run_time_is_read(run: Run, index: str, value: str) -> None:
-    """Past the end BMv2 ends; here it is 0."""
+    """Past the end BMv2 crashes; here the value is 0."""
     steps = [*filled("s[0]", 1), *filled("s[1]", 2), out(at("s", field("o", "at"), 1))]
     assert run(steps, index + "00" * 8) == f"{index} {OUT}{value} 00 01 00 02"
 
@@ -177,7 +177,7 @@ def test_stacks_of_unions_are_assigned(run: Run) -> None:
 
 
 def test_a_member_of_a_union_chosen_at_run_time(run: Run) -> None:
-    """BMv2's loader takes access_union_header for access_field and ends at the first packet."""
+    """BMv2's loader takes access_union_header for access_field and crashes at the first packet."""
     chosen = op("dereference_union_stack", named("header_union_stack", "u"), field("o", "at"))
     member = op("access_union_header", chosen, 1)  # type: ignore[arg-type]
     steps = [*filled("u[1].b", 3), out(op("access_field", member, 1))]  # type: ignore[arg-type]
@@ -270,7 +270,7 @@ def test_log_messages(template: str, text: str) -> None:
 def test_a_parser_loop_that_may_stand_still(
     executor: ExecutorName, frame: str, out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Looks at a byte, advances by as many bytes, until it sees ff. BMv2 hangs where that byte is 0."""
+    """The loop reads a byte and advances by that many, until ff. BMv2 hangs if the byte is 0."""
     monkeypatch.setenv("P4REDUCE_CACHE", str(tmp_path))
     program = ProgramJson()
     program.struct("m", (("at", 8), ("taken", 8)))

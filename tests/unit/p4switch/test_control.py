@@ -70,7 +70,7 @@ def test_a_direct_meter_colors_hits(device: Device) -> None:
     table, entry = device.tables["I.direct"], TableEntry((Exact(1),), "I.metered", (6,))
     table.insert(entry)
     table.write_meter(entry, MeterConfig(cir=0, cburst=1, pir=0, pburst=2))
-    for number in range(40):  # the store grows, the meter moves with it
+    for number in range(40):  # the store grows, and the meter moves
         table.insert(TableEntry((Exact(100 + number),), "I.metered", (6,)))
     assert [send(device, 3, 1)[4] for _ in range(4)] == [GREEN, YELLOW, RED, RED]
     assert send(device, 3, 2)[4] == 0

@@ -1,4 +1,4 @@
-"""How programs lie in stages, and which a single pass cannot run: small ones whose answer is known."""
+"""Placement of programs into stages, and programs impossible in one pass: small ones with known answers."""
 
 import dataclasses
 from pathlib import Path
@@ -32,14 +32,14 @@ V1Switch(P(), V(), I(), E(), C(), D()) main;
 
 
 def fitted(body, target="tofino2", **limits):
-    """Of the ingress of a program with this body."""
+    """Return the fit of an ingress with this body."""
     found = compile_text(WHOLE.replace("@BODY@", body), "small.p4").require()
     report = judge(load_program(found.json), dataclasses.replace(target_of(target), **limits))
     return report.pipelines[0]
 
 
 def tables(count, key="hdr.h.a", writes="m.x", size=64):
-    """Tables without anything in common but their key."""
+    """Return tables that share only their key."""
     return "\n".join(
         f"action set{n}(bit<32> v) {{ {writes} = v; }}\n"
         f"table t{n} {{ key = {{ {key}: exact; }} actions = {{ set{n}; drop; }} default_action = drop(); "
@@ -77,14 +77,14 @@ def test_a_result_that_is_computed_with_is_there_a_stage_later():
     assert fitted(body).depth == 2
     assert fitted(body.replace("m.x + hdr.h.c", "hdr.h.d + hdr.h.c")).depth == 1
     assert fitted(body.replace("m.x + hdr.h.c", "(m.x ^ hdr.h.c) + hdr.h.d")).depth == 3
-    assert fitted(body.replace("m.x + hdr.h.c", "hdr.h.d[7:0] ++ hdr.h.c[23:0]")).depth == 1  # bits that are moved
+    assert fitted(body.replace("m.x + hdr.h.c", "hdr.h.d[7:0] ++ hdr.h.c[23:0]")).depth == 1  # moved bits
 
 
 def test_what_is_copied_is_there_at_once():
     copies = "apply { m.x = hdr.h.a; m.y = m.x; hdr.h.b = m.y ^ hdr.h.c; }"
     assert fitted(copies).depth == 1
     chosen = "apply { m.x = hdr.h.a; if (hdr.h.d == 1) { m.x = hdr.h.b; } hdr.h.c = m.x ^ hdr.h.c; }"
-    assert fitted(chosen).depth == 2  # which of them is known a stage later
+    assert fitted(chosen).depth == 2  # the choice is known one stage later
 
 
 def test_what_a_table_decides_about_may_be_in_its_stage():
@@ -96,7 +96,7 @@ def test_what_a_table_decides_about_may_be_in_its_stage():
 def test_a_stage_has_so_many_tables_and_so_much_memory():
     assert fitted(tables(4) + applied(4), tables=4).stages == 1
     assert fitted(tables(5) + applied(5), tables=4).stages == 2
-    # 64 bits of key and data, two of them in a word of 128: 64 blocks of 1,024 words.
+    # 64 bits of key and data, two entries in a word of 128: 64 blocks of 1,024 words.
     wide = fitted(tables(1, size=65_536) + applied(1), sram_blocks=20)
     assert wide.tables[0].sram_blocks == 64
     assert wide.stages == 4

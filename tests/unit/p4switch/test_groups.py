@@ -15,7 +15,7 @@ from tests.support.paths import DATA
 Run = Callable[[str], str | None]
 
 FULL = "04" + "5a" * 36
-"""A long member of a union."""
+"""A long union member in hex."""
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def program() -> Program:
 
 @pytest.fixture(params=["compiled", "interpreted"])
 def run(request: pytest.FixtureRequest, program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """From a frame to the one that leaves, in hexadecimal; spaces and case do not matter."""
+    """Return the frame that leaves, in hex; spaces and case in the input do not matter."""
     monkeypatch.setenv("P4REDUCE_CACHE", str(tmp_path))
     device = Device(program, executor=request.param)
 
@@ -52,7 +52,7 @@ def test_a_pop_moves_to_the_front(run: Run) -> None:
 
 
 def test_stacks_of_unions_shift_whole_unions_and_invalidate_none(run: Run) -> None:
-    """BMv2's HeaderUnion::mark_invalid does nothing, so what is shifted out comes back at the other end."""
+    """BMv2's HeaderUnion::mark_invalid does nothing, so elements shifted out reappear at the other end."""
     assert run(f"03 00 0307 {FULL} ff") == spaced(f"03 00 {FULL} 0307 ff")
     assert run(f"04 00 0307 {FULL} ff") == spaced(f"04 00 {FULL} 0307 ff")
     assert run("04 00 0307 ff") == "04 00 03 07 ff"
@@ -69,12 +69,12 @@ def test_varbit_headers_move_with_their_lengths(run: Run) -> None:
 
 
 def test_a_varbit_header_made_valid_again_keeps_its_length_and_loses_its_bits(run: Run) -> None:
-    """packet_length loses and gains the header: 2 + 7 + 1 bytes came in."""
+    """packet_length loses and regains the header: 2 + 7 + 1 bytes arrived."""
     assert run("07 00 0204aabbccdd01 ff") == "07 0a 00 00 00 00 00 00 00 ff"
 
 
 def test_headers_that_never_were_valid_are_zero(run: Run) -> None:
-    """No varbit bytes: 3 bytes of options on top of the 3 that came in."""
+    """No varbit bytes: 3 bytes of options in addition to the 3 that arrived."""
     assert run("07 00 ff") == "07 06 00 00 00 ff"
 
 
@@ -90,7 +90,7 @@ def test_headers_that_never_were_valid_are_zero(run: Run) -> None:
     ],
 )
 def test_equality_of_varbit_headers(run: Run, one: str, other: str, equal: str) -> None:
-    """p4c takes two invalid headers for equal, and writes that out field by field."""
+    """p4c treats two invalid headers as equal, and writes that out field by field."""
     assert run(f"08 00 {one} {other} ff") == spaced(f"08 {equal} {one} {other} ff")
 
 
@@ -128,7 +128,7 @@ def test_an_index_from_the_packet(run: Run, index: str, out: str) -> None:
 
 
 def test_an_index_past_the_end_writes_nothing(run: Run) -> None:
-    """BMv2 ends here (std::out_of_range)."""
+    """BMv2 crashes here (std::out_of_range)."""
     assert run("0c 03 0107 0108 ff") == "0c 03 01 07 01 08 ff"
 
 

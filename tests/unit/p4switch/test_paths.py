@@ -33,7 +33,7 @@ def device(request: pytest.FixtureRequest) -> Device:
 @pytest.fixture
 def run(device: Device) -> Run:
     def inject(op: int, session: int = TO_PORTS, count: int = 3) -> list[tuple[int, str]]:
-        """(port, headers) of what leaves; the payload must be whole."""
+        """Return (port, headers) of all frames that leave; their payload must be unchanged."""
         sent = device.inject(1, bytes([op, count]) + session.to_bytes(2, "big") + PAYLOAD)
         assert all(frame[4:] == PAYLOAD for _, frame in sent)
         return [(port, frame[:4].hex()) for port, frame in sent]
@@ -54,7 +54,7 @@ def test_an_ingress_clone_keeps_the_fields_of_its_list(run: Run) -> None:
 
 def test_a_clone_session_may_name_a_group(run: Run, device: Device) -> None:
     assert run(7, TO_GROUP) == [(2, "810a0013"), (3, "810a0014")]
-    # The copy to the session's own port leaves last, with the rid that the group's last copy had.
+    # The copy to the session's port leaves last, with the rid of the group's last copy.
     device.clone_sessions.configure(TO_GROUP, CloneSession(port=7, group=1))
     assert run(7, TO_GROUP) == [(2, "810a0013"), (3, "810a0014"), (7, "810a0014")]
 
@@ -76,7 +76,7 @@ def test_an_egress_clone_outlives_the_packet(run: Run) -> None:
 
 
 def test_resubmit_starts_again_with_the_fields_of_its_list(run: Run) -> None:
-    # count = kept + lost, session = rounds + ingress_port: all that no list names has become 0, the ingress port too.
+    # count = kept + lost, session = rounds + ingress_port: fields not in the list are 0, including the ingress port.
     assert run(3) == [(3, "03070000")]
     assert run(4) == [(3, "04070009")]  # before multicast
 
@@ -95,7 +95,7 @@ def test_a_packet_that_goes_round_for_ever_is_cut_off(run: Run, caplog: pytest.L
 
 def test_mark_to_drop_and_multicast(run: Run) -> None:
     assert run(8) == [(2, "0803000a"), (3, "0803000b")]  # a later group still multicasts
-    assert run(9) == []  # mark_to_drop forgets an earlier one
+    assert run(9) == []  # mark_to_drop cancels an earlier group
 
 
 def test_truncate_cuts_what_leaves_but_no_copies(device: Device, run: Run) -> None:

@@ -1,6 +1,6 @@
-"""Fields of variable length that begin within a byte, or belong to an element of a stack that the packet names.
+"""Fields of variable length that begin within a byte, or belong to a stack element with a run-time index.
 
-The recordings of BMv2 (tests/data/bmv2/unaligned.recorded.json) hold the former too; of the latter BMv2 1.15 dies.
+BMv2's recordings (tests/data/bmv2/unaligned.recorded.json) cover the former; the latter crash BMv2 1.15.
 """
 
 import pytest
@@ -25,7 +25,7 @@ def packet(op: int, headers: str, length: int = 24) -> bytes:
 
 
 ODD = "abc12 abcdef 123"
-"""12 bits, 8 bits, 24 bits of variable length, 9 and 3 bits"""
+"""header in hex: 12 bits, 8 bits, 24 bits of variable length, 9 and 3 bits"""
 
 
 def test_bits_around_a_field_of_variable_length_are_found_and_kept(device: Device) -> None:

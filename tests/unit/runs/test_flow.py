@@ -1,4 +1,4 @@
-"""Runs in the flow model: what they say, what they add up, what they refuse."""
+"""Runs in the flow model: reports, sums, and refusals."""
 
 import itertools
 import random
@@ -88,7 +88,7 @@ def test_packets_say_nothing_of_a_model():
 
 @pytest.mark.parametrize("plan", ["steiner", "ring", "ps", "striped", "packing"])
 def test_bytes_and_times_are_those_of_packets(plan):
-    """Small ones are looked at frame by frame, so that times are the same, too."""
+    """Small collectives are simulated frame by frame, so times are equal, too."""
     described = {**SMALL, "plan": plan, "repeat": 2}
     flow = run_experiment(Experiment(**described)).network
     packets = run_experiment(Experiment(**{**described, "time": "virtual"})).network
@@ -108,7 +108,7 @@ def test_training_learns_in_the_time_of_the_model():
 
 
 def test_collectives_of_a_script_are_added_up():
-    """Against NumPy, by rank."""
+    """Results are compared with NumPy, by rank."""
 
     def script(comm):
         mine = np.arange(8, dtype=np.float32) + comm.rank
@@ -170,7 +170,7 @@ def test_what_is_announced_saves_the_round_trips_that_it_saves_on_packets(follow
 @pytest.mark.parametrize("dense", [0.0, 0.1, 0.6])
 @pytest.mark.parametrize(("events", "near"), [(150_000, 1e-5), (4_000, 0.03)])
 def test_zero_chunks_travel_without_lanes(dense, events, near, monkeypatch):
-    """As on packets; also where the model looks at a part of them only."""
+    """As on packets, also if the model simulates only a part of them."""
     monkeypatch.setattr("p4reduce.network.flow.EVENTS", events)
     kept = np.repeat(np.random.default_rng(5).random(500) < dense, 64)
 
@@ -218,7 +218,7 @@ def test_a_parameter_server_is_served():
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_perf_measures_the_same_collectives(collective):
-    """As ``Communicator`` carries them on packets, for a type that is not float32 too."""
+    """As ``Communicator`` carries them on packets, also for a type other than float32."""
     for kind in ("float", "half", "int32"):
         plan = PerfPlan(collective, kind, (8_192,), 1)
         experiment = Experiment(topology="star:hosts=2", rate="10G")
@@ -229,12 +229,12 @@ def test_perf_measures_the_same_collectives(collective):
         assert (flow.in_place is None) == (packets.in_place is None)
 
 
-# What another library moves, such as gloo: flows from host to host.
+# Messages of other libraries, such as gloo: flows from host to host.
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=30))
 def test_a_link_is_taken_by_one_flow_at_a_time_and_as_early_as_it_may(asked):
-    """The reference has a set of the picoseconds that are taken."""
+    """The reference keeps a set of the occupied picoseconds."""
     line, taken = _Line(), set()
     for at, length in asked:
         begin = line.free(at, length)
@@ -251,12 +251,12 @@ def test_flows_that_share_a_link_follow_one_another_and_others_do_not():
     alone, links = flows.move("h1", "h2", MIB, 0)
     assert flows.move("h3", "h4", MIB, 0)[0] == alone  # no link in common
     busy = max(links.values())
-    assert flows.move("h1", "h3", MIB, 0)[0] == alone + busy  # the same way out
-    assert flows.move("h4", "h3", MIB, 0)[0] == alone  # the same way in, before the one that waits for its own way out
+    assert flows.move("h1", "h3", MIB, 0)[0] == alone + busy  # the same outgoing link
+    assert flows.move("h4", "h3", MIB, 0)[0] == alone  # the same incoming link, before the waiting flow
     assert flows.move("h4", "h3", MIB, 0)[0] == alone + 2 * busy
     assert flows.move("h2", "h1", MIB, 0)[0] == alone  # the other direction of both links
     assert flows.move("h1", "h2", MIB, 10 * alone)[0] == 11 * alone
-    assert flows.move("h1", "h2", 4, 5 * alone)[0] < 6 * alone  # asked for late, but there is room before
+    assert flows.move("h1", "h2", 4, 5 * alone)[0] < 6 * alone  # requested late, but there is room before
 
 
 def test_answers_take_links_that_flows_of_the_same_call_need():
@@ -274,7 +274,7 @@ def test_answers_take_links_that_flows_of_the_same_call_need():
 @pytest.mark.parametrize("name", ["star8", "leaf-spine-8"])
 @pytest.mark.parametrize("octets", [0, 1, 5_000, 3 * MIB])
 def test_a_message_takes_the_time_of_its_packets(name, octets):
-    """Of a broadcast to one host with plan ps, which is carried as packets."""
+    """Compared with a broadcast to one host by plan ps, which is carried as packets."""
     hosts = [host.name for host in load(name).workers]
     found, _ = HostFlows(load(name), 256, 1024).move(hosts[0], hosts[1], octets, 0)
     words = max(1, -(-octets // 4))
@@ -285,7 +285,7 @@ def test_a_message_takes_the_time_of_its_packets(name, octets):
 
 
 def exchange(size, octets, starts, order):
-    """All ranks of a flow cluster to each other; when each has its part. ``order``: in which they note it."""
+    """Let all ranks of a flow cluster send to each other, calling in ``order``; return when each has its part."""
     with FlowCluster(Experiment(topology=f"star:hosts={size}", time="flow")) as cluster:
         comms = cluster.communicators()
         for comm, start in zip(comms, starts, strict=True):
@@ -294,7 +294,7 @@ def exchange(size, octets, starts, order):
         waits = {rank: comms[rank].moves("all_to_all", {p: octets for p in range(size) if p != rank}) for rank in order}
         for rank in order:
             waits[rank]()
-            waits[rank]()  # a second time changes nothing
+            waits[rank]()  # waiting again changes nothing
         (moved,) = cluster.carrier.moved
         assert (moved.octets, moved.name) == (size * (size - 1) * octets, "all_to_all")
         return [comm.now - one for comm, one in zip(comms, before, strict=True)], moved
@@ -320,7 +320,7 @@ def test_messages_meet_by_their_ends_and_tags():
         large, small = a.sent(1, MIB, 5, sends=True), a.sent(1, 4, 6, sends=True)
         other = c.sent(1, 4, 6, sends=True)
         b.compute(1.0)
-        b.sent(0, 4, 6, sends=False)()  # the second one that was sent
+        b.sent(0, 4, 6, sends=False)()  # receives the second message
         after_small = b.now
         small()
         assert a.now == after_small

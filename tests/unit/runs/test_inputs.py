@@ -1,4 +1,4 @@
-"""The plain tensors of a run: the same wherever they are kept."""
+"""The plain tensors of a run: equal wherever they are kept."""
 
 import os
 

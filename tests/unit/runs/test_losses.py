@@ -1,4 +1,4 @@
-"""What a run may lack of its prediction where frames are lost that nobody counts."""
+"""Tolerated differences from the prediction if frames are lost uncounted."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from p4reduce.runs.summary import CarriedCounts, result_of
 from p4reduce.runs.virtual.cluster import Cluster
 
 SWITCH, PORT = "s1", 1
-"""to the first host: where a switch itself sends results for the first time"""
+"""port to the first host, on which the switch sends results first"""
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def observed():
 
 
 def without_one(observed, *, again):
-    """As if the first of a switch's results had been lost in its queue, and sent again or not."""
+    """Return the result as if a switch's first RESULT had been lost in its queue, with or without a resend."""
     link, own = observed.links[SWITCH, PORT], observed.counters[SWITCH]
     size = link.inc_first_bytes // link.inc_first_frames
     lacking = replace(

@@ -1,4 +1,4 @@
-"""Pieces that a Ray cluster does: its errors, and a piece's own, are told in one line. Ray is a stand-in."""
+"""Pieces run by a Ray cluster: its errors, and a piece's errors, give one line. Ray is a stand-in."""
 
 import sys
 from concurrent.futures import Future
@@ -12,11 +12,11 @@ from p4reduce.runs.parallel import in_parallel
 
 
 class RayError(Exception):
-    """As of ``ray.exceptions``."""
+    """Stand-in for ``ray.exceptions.RayError``."""
 
 
 class RayTaskError(RayError):
-    """What a task raised, as ``cause``; its own text is a traceback."""
+    """Stand-in for a task's error: the exception is ``cause``; its own text is a traceback."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(f"Traceback of {cause}\nand more of it")
@@ -24,7 +24,7 @@ class RayTaskError(RayError):
 
 
 def stand_in(lost: Exception | None = None) -> SimpleNamespace:
-    """Does the work at once, or raises."""
+    """Run the work at once, or raise."""
 
     def call(function: Any, *arguments: Any) -> SimpleNamespace:
         future: Future[Any] = Future()

@@ -43,7 +43,7 @@ def test_sizes_double():
 
 
 def test_bandwidths_are_those_of_nccl_tests():
-    """doc/PERFORMANCE.md of nccl-tests: 10^9 bytes in 0.1 s, 8 ranks."""
+    """Example from doc/PERFORMANCE.md of nccl-tests: 10^9 bytes in 0.1 s, 8 ranks."""
     found = figures(10**9, 1e5, "all_reduce", 8, 0)
     assert found.algbw == pytest.approx(10)
     assert found.busbw == pytest.approx(10 * 2 * 7 / 8)
@@ -52,7 +52,7 @@ def test_bandwidths_are_those_of_nccl_tests():
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_sums_of_what_is_given_are_exact(kind):
-    """Of 64 ranks, in float16 too; bfloat16 is added in float32."""
+    """With 64 ranks, also in float16; bfloat16 is added in float32."""
     given_ = [as_added(values(rank, 5000, kind), kind) for rank in range(64)]
     total = np.sum([one.astype(np.int64) for one in given_], axis=0)
     assert (total.astype(given_[0].dtype) == total).all()
@@ -89,7 +89,7 @@ def test_every_collective_is_measured_and_right(collective, kind):
     for row in rows:
         both = [one for one in (row.out_of_place, row.in_place) if one is not None]
         assert len(both) == (1 if collective in ONE_WAY else 2)
-        share = 0.5 if collective in ONE_WAY else 1.0  # the own block crosses no link
+        share = 0.5 if collective in ONE_WAY else 1.0  # a rank's own block crosses no link
         assert all(one.wrong == 0 and one.time_us > share * row.size * 8 / 10e3 for one in both)
     assert rows[1].count == 16384 // TYPES[kind].itemsize // (2 if collective in BLOCKS else 1)
 

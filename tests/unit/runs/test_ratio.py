@@ -1,4 +1,4 @@
-"""No plan is ever faster than its bound, also when participants call at different times."""
+"""No plan is faster than its bound, even if participants call at different times."""
 
 import pytest
 
@@ -22,6 +22,6 @@ def test_communication_takes_at_least_the_bound(plan, late):
     assert len(result.collectives) == 3
     for record in result.collectives:
         assert record.communication_ps >= record.bound_ps
-        # The last participant calls 7 * late after the first, and everybody needs its contribution.
+        # The last participant calls 7 * late after the first, and all need its contribution.
         assert record.done_ps - record.start_ps >= round(7 * late * 1e12)
     assert result.prediction_differences == []

@@ -1,4 +1,4 @@
-"""What an iteration of a script is: what its marks say, or what repeats."""
+"""Iterations of a script: given by its marks, or by repetition."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def test_marks_give_the_same_steps_and_computation_is_none_of_the_networks(compu
     assert marked.network.elements == found.elements
     assert marked.network.communication_ps == found.communication_ps
     assert marked.network.bound_ps == found.bound_ps
-    assert marked.training is None  # a mark is no figure
+    assert marked.training is None  # a mark is not a metric
     assert marked.experiment["elements"] == sum(SIZES)
     assert marked.experiment["repeat"] == 3
 
@@ -99,6 +99,6 @@ def test_what_repeats_is_found(before, unit, times):
 
 
 def test_many_collectives_of_which_half_repeat_are_no_steps():
-    """Linear in their number: trying all starts and lengths would take hours."""
+    """Detection is linear in their number: trying all starts and lengths would take hours."""
     sequence = [("all_reduce", number % 1000 if number < 50_000 else number) for number in range(100_000)]
     assert _repeated(sequence) == (0, 100_000, 1)

@@ -1,4 +1,4 @@
-"""Traces: the formats that are read, and one clear error for each that cannot be played."""
+"""Traces: supported formats, and one clear error for each that cannot be replayed."""
 
 import gzip
 import json
@@ -20,7 +20,7 @@ PAIR = [
 
 
 def refusal(folder, *ranks, groups=None, workers=None):
-    """What is said of traces."""
+    """Return the error message for traces."""
     with pytest.raises(TraceError) as caught:
         read([chakra.write_all(folder, *ranks)], groups, workers)
     assert "\n" not in str(caught.value)
@@ -127,7 +127,7 @@ def test_the_json_of_chakras_feeder(tmp_path):
 
 
 def test_callers_are_not_waited_for(tmp_path):
-    """PyTorch's converter leaves callers out of the file, and names some nodes as their own."""
+    """PyTorch's converter omits callers from the file, and lists some nodes as their own callers."""
     called = chakra.compute(5, micros=3)
     called.ctrl_deps.extend([5, 2])
     assert read([chakra.write_all(tmp_path, [called], [called])]).ranks[0].nodes[0].after == ()
@@ -140,7 +140,7 @@ def test_a_trace_of_the_observer_alone_has_no_times(tmp_path):
         read([tmp_path])
 
 
-# --- what cannot be played
+# --- traces that cannot be replayed
 
 
 def test_dependencies(tmp_path):
@@ -237,7 +237,7 @@ def test_files(tmp_path):
 
 
 def said_of(path):
-    """What is said of a trace; empty where it can be played."""
+    """Return the error message for a trace; empty if it can be replayed."""
     try:
         read([path])
     except TraceError as error:

@@ -1,4 +1,4 @@
-"""What a study is made of: points and intervals, bars that seeds decide, cells that are kept, shards."""
+"""Parts of a study: points and intervals, bars decided by seeds, cached cells, shards."""
 
 import csv
 import json
@@ -127,7 +127,7 @@ def test_points_have_means_with_students_interval_and_values_over_their_base() -
     assert estimate is not None
     assert estimate.low == pytest.approx(2 - 4.302653 / 3**0.5, abs=1e-6)  # t(0.975, 2), deviation 1, of a table
     assert estimate.high == pytest.approx(2 + 4.302653 / 3**0.5, abs=1e-6)
-    assert slow.values["share"] == {2: 0.25}  # None does not count
+    assert slow.values["share"] == {2: 0.25}  # None is ignored
     assert slow.estimate("worst") is None  # no mean
     assert slow.as_data()["took_s_low"] == estimate.low
     assert [one.text for one in result.rows("notes")][:3] == ["1", "2", "3"]
@@ -204,10 +204,10 @@ def test_a_study_that_was_stopped_goes_on(stops: int, tmp_path: Path, monkeypatc
     fresh = run_study(STUDY, settings)
     assert (result.records, result.as_data()) == (fresh.records, fresh.as_data())
     again = len(RAN)
-    run_study(STUDY, replace(settings, speed=3.0), Work(out=tmp_path))  # another cell is not taken for it
+    run_study(STUDY, replace(settings, speed=3.0), Work(out=tmp_path))  # a cell with other settings is not reused
     assert len(RAN) == again + 6
     monkeypatch.setattr(frame, "code_version", lambda *_: "another-code")
-    run_study(STUDY, settings, Work(out=tmp_path))  # nor that of other code, whose cells go
+    run_study(STUDY, settings, Work(out=tmp_path))  # nor a cell of other code, which is deleted
     assert len(RAN) == again + 12
     assert [folder.name for folder in (tmp_path / "cells").iterdir()] == ["another-code"]
 

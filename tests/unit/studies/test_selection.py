@@ -1,4 +1,4 @@
-"""Choosing local models under a bandwidth budget."""
+"""Selection of local models under a bandwidth budget."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def local_models(sizes):
 
 
 def line_cost(hosts):
-    """Hosts on a line beyond the global model: what the farthest one needs, and one for each."""
+    """Return the cost of hosts on a line beyond the global model: the farthest host's distance, plus one for each."""
     return max(int(host[1:]) for host in hosts) + len(hosts)
 
 
@@ -35,7 +35,7 @@ def test_shards_are_a_partition_and_skewed():
         np.testing.assert_array_equal(np.sort(together), np.sort(data.images[:, 0]))
         shares = [np.bincount(shard.labels, minlength=10) / len(shard) for shard in shards]
         largest = float(np.mean([share.max() for share in shares]))
-        assert (largest > 0.3) == (alpha < 1)  # of even shares 0.1
+        assert (largest > 0.3) == (alpha < 1)  # even shares would be 0.1
     assert min(len(shard) for shard in skewed_shards(images(40), 20, 0.05, 1)) >= 1
 
 

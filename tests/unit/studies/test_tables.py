@@ -1,4 +1,4 @@
-"""Tables of pages in docs/ are written from a study's result, and ask for columns that it has."""
+"""Tables on pages in docs/ are generated from a study's result, and use existing columns."""
 
 import re
 import sys

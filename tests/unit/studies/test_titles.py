@@ -1,4 +1,4 @@
-"""Titles stay inside of their figures, and axes have names."""
+"""Titles fit into their figures, and axes have names."""
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -1,4 +1,4 @@
-"""The fuzzer's own parts: cases survive a recording, differences are found, programs are those that were compiled."""
+"""The fuzzer's parts: cases survive a recording, differences are found, recorded programs match the compiled ones."""
 
 import json
 import random
@@ -34,7 +34,7 @@ def test_the_same_seed_makes_the_same_case(name):
 
 
 def test_registers_of_time_stamps_are_in_no_comparison():
-    """Switches have clocks of their own; what else a program keeps is compared."""
+    """Switches have different clocks; the program's other state is compared."""
     shape = SUITES["p4reduce-64"].shape()
     assert shape.timed == {"IncIngress.aggregate.slot.closings"}
     assert shape.untimed().registers.keys() == shape.registers.keys() - shape.timed != set()

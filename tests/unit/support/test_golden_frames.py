@@ -1,4 +1,4 @@
-"""The golden model's codec against bytes written down by hand, against Scapy, and against itself."""
+"""The golden model's codec compared with bytes written by hand, with Scapy, and with itself."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The property tests can fail: each of these errors, put into the model or the workers, is found within a few trees."""
+"""Control of the property tests: each of these errors in the model or the workers is found within a few trees."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,16 +18,16 @@ from tests.support.golden.tables import JobEntry, PeerEntry, ReplicaEntry
 
 TREES = 150
 STRAGGLERS = 190
-"""first seed of trees with stragglers: all mutants are found soon"""
+"""first seed of trees with stragglers, from which all mutants are found soon"""
 RARE = {
     "NeverReplays": 66, "NeverAsksAbove": 25, "NeverAsksAChild": 26, "NeverSendsUpAgain": 66,
     "LetsOldGenerationsIn": 246, "CountsWhoIsLate": STRAGGLERS + 7, "AddsWhatIsLate": STRAGGLERS + 41,
     "TellsNobodyThatItIsLate": STRAGGLERS + 7, "TellsOnlyWhoAsks": STRAGGLERS + 7,
     "ForgetsWhoIsLateBelow": STRAGGLERS + 12, "LeavesAnybodyBehind": STRAGGLERS + 7,
 }  # fmt: skip
-"""first seeds for errors that few trees show, so that the search for them is short"""
+"""first seeds for rare errors, which keep the search short"""
 WIDE = 130
-"""the same for a window of all slots"""
+"""first seed for a window of all slots"""
 
 
 class AddsTwice(GoldenSwitch):
@@ -41,7 +41,7 @@ class AddsTwice(GoldenSwitch):
 
 
 class NeverReplays(GoldenSwitch):
-    """A child whose RESULT was lost asks in vain."""
+    """A child whose RESULT was lost never gets it again."""
 
     def _asked(self, job, child, slot, packet):
         answer = super()._asked(job, child, slot, packet)
@@ -51,14 +51,14 @@ class NeverReplays(GoldenSwitch):
 
 
 class NeverAsksAbove(GoldenSwitch):
-    """A partial sum, or its result, that was lost stays lost."""
+    """A partial sum or its result, once lost, stays lost."""
 
     def _asked(self, job, child, slot, packet):
         return super()._asked(job, replace(child, lowest=False), slot, packet)
 
 
 class NeverSendsUpAgain(GoldenSwitch):
-    """The parent asks in vain."""
+    """A partial sum is never resent to the parent."""
 
     def _asked_above(self, job, slot, packet):
         answer = super()._asked_above(job, slot, packet)
@@ -68,7 +68,7 @@ class NeverSendsUpAgain(GoldenSwitch):
 
 
 class NeverAsksAChild(GoldenSwitch):
-    """Whose contribution was lost is told to wait."""
+    """A child whose contribution was lost is told to wait."""
 
     def _asked(self, job, child, slot, packet):
         answer = super()._asked(job, child, slot, packet)
@@ -78,7 +78,7 @@ class NeverAsksAChild(GoldenSwitch):
 
 
 class TakesAQuestionForAContribution(GoldenSwitch):
-    """Who asks is counted in."""
+    """An ASK counts as a contribution."""
 
     def _asked(self, job, child, slot, packet):
         answer = super()._asked(job, child, slot, packet)
@@ -88,7 +88,7 @@ class TakesAQuestionForAContribution(GoldenSwitch):
 
 
 class TakesAnyChunk(GoldenSwitch):
-    """A slot follows every jump of the sequence number, also backwards."""
+    """A slot follows every jump of the sequence number, even backwards."""
 
     def _contribution(self, job, child, slot, packet):
         if job.generation == slot.generation and packet.seq != slot.seq:
@@ -97,7 +97,7 @@ class TakesAnyChunk(GoldenSwitch):
 
 
 class KnowsNoGenerations(GoldenSwitch):
-    """A slot that another epoch or job left behind looks like one's own."""
+    """A slot left by another epoch or job counts as the job's own."""
 
     def _contribution(self, job, child, slot, packet):
         return super()._contribution(replace(job, generation=1), child, slot, packet)
@@ -107,7 +107,7 @@ class KnowsNoGenerations(GoldenSwitch):
 
 
 class LetsOldGenerationsIn(GoldenSwitch):
-    """A slot is taken over by any other generation, not only by a newer one."""
+    """A slot is taken over by any other generation, instead of by newer ones only."""
 
     def _contribution(self, job, child, slot, packet):
         if job.generation < slot.generation:
@@ -116,14 +116,14 @@ class LetsOldGenerationsIn(GoldenSwitch):
 
 
 class SharesSlots(GoldenSwitch):
-    """Jobs do not keep to their own slots."""
+    """Jobs use slots outside of their range."""
 
     def write(self, entry, *, insert):
         super().write(replace(entry, base=0) if isinstance(entry, JobEntry) else entry, insert=insert)
 
 
 class TrustsEveryPort(GoldenSwitch):
-    """A child is known by its address alone."""
+    """A child is identified by its address alone."""
 
     def _aggregate(self, port, packet):
         known = [p for p in self.peers.values() if (p.ip, p.job, p.epoch) == (packet.ip_src, packet.job, packet.epoch)]
@@ -131,7 +131,7 @@ class TrustsEveryPort(GoldenSwitch):
 
 
 class AnswersBeforeAllAreIn(GoldenSwitch):
-    """The last but one contribution completes a slot."""
+    """The last contribution but one completes a slot."""
 
     def _completed(self, job, slot):
         missing = bin(job.full & ~slot.children).count("1")
@@ -139,14 +139,14 @@ class AnswersBeforeAllAreIn(GoldenSwitch):
 
 
 class KeepsTheLastExponent(GoldenSwitch):
-    """The exponent is not the largest."""
+    """The exponent is the last instead of the largest."""
 
     def _contribution(self, job, child, slot, packet):
         return super()._contribution(job, child, replace(slot, exponent=0), packet)
 
 
 class ForgetsTheSaturation(GoldenSwitch):
-    """The flag does not leave the switch."""
+    """The saturation flag is not sent."""
 
     def _send(self, job, packet, to):
         return super()._send(job, replace(packet, saturated=False), to)
@@ -160,7 +160,7 @@ class SendsPullsAsPushes(GoldenSwitch):
 
 
 class TakesResultsFromChildren(GoldenSwitch):
-    """A RESULT of a child counts as one of the parent."""
+    """A child's RESULT is accepted like the parent's."""
 
     def _aggregate(self, port, packet):
         key = (port, packet.ip_src, packet.job, packet.epoch)
@@ -175,7 +175,7 @@ class TakesResultsFromChildren(GoldenSwitch):
 
 
 class LooksAtNoToken(GoldenSwitch):
-    """Whoever sends from the right port and address is believed."""
+    """Tokens are not checked: port and address suffice."""
 
     def _aggregate(self, port, packet):
         peer = self.peers.get((port, packet.ip_src, packet.job, packet.epoch))
@@ -185,21 +185,21 @@ class LooksAtNoToken(GoldenSwitch):
 
 
 class ShowsAllTheSame(GoldenSwitch):
-    """RESULTs go out with the token that the last contribution showed."""
+    """RESULTs carry the token of the last contribution."""
 
     def write(self, entry, *, insert):
         super().write(replace(entry, token=0) if isinstance(entry, ReplicaEntry) else entry, insert=insert)
 
 
 class LooksAtNoSource(GoldenSwitch):
-    """A host may send as anybody."""
+    """A host may send with any source address."""
 
     def _route(self, port, frame):
         return super()._route(0, frame)
 
 
 class AddsWhatIsLate(GoldenSwitch):
-    """A contribution is added to a chunk that was closed without it, while its result is not there yet."""
+    """A late contribution is added to a closed chunk whose result has not arrived."""
 
     def _contribution(self, job, child, slot, packet):
         if slot.absent & child.bit and not slot.done and slot.seq == packet.seq:
@@ -208,21 +208,21 @@ class AddsWhatIsLate(GoldenSwitch):
 
 
 class TellsNobodyThatItIsLate(GoldenSwitch):
-    """Whoever was closed out takes the result for one with its own contribution."""
+    """A late child takes the result for one that includes its contribution."""
 
     def _send(self, job, packet, to):
         return super()._send(job, replace(packet, late=False), to)
 
 
 class TellsOnlyWhoAsks(GoldenSwitch):
-    """The result that goes to all children says nothing of who is missing."""
+    """The multicast result does not tell which children are missing."""
 
     def _copy(self, job, packet, port, rid, absent):
         return super()._copy(job, packet, port, rid, 0)
 
 
 class ForgetsWhoIsLateBelow(GoldenSwitch):
-    """A switch whose sum came too late tells its children that theirs is in."""
+    """A switch whose sum was late tells its children that theirs is included."""
 
     def _without_us(self, job, slot, packet):
         answer = super()._without_us(job, slot, packet)
@@ -230,7 +230,7 @@ class ForgetsWhoIsLateBelow(GoldenSwitch):
 
 
 class LeavesAnybodyBehind(GoldenSwitch):
-    """Chunk after chunk is closed over the same child, until its slots are taken by later ones."""
+    """The same child is closed out chunk after chunk, until later ones take its slots."""
 
     def _overdue(self, job, slot):
         deadline = self.deadlines.get((job.job, job.epoch))
@@ -238,14 +238,14 @@ class LeavesAnybodyBehind(GoldenSwitch):
 
 
 class NeverAsksAboveOnceClosed(GoldenSwitch):
-    """Only the lowest child asks for a closed chunk's result, which may be the one that is not there."""
+    """Only the lowest child's ASK requests a closed chunk's result, and that child may be the missing one."""
 
     def _asked(self, job, child, slot, packet):
         return super()._asked(job, child, replace(slot, absent=0) if not slot.done else slot, packet)
 
 
 class CountsWhoIsLate(GoldenSwitch):
-    """Where no lanes show who is in, whoever was closed out is counted."""
+    """Without lanes to tell who is included, late children are counted."""
 
     def _closed(self, job, slot):
         answer = super()._closed(job, slot)
@@ -271,7 +271,7 @@ def trees_until_found(
     first: int = 0,
     trees: int = TREES,
 ) -> int | None:
-    """The number of scenarios, from the seed ``first`` on, after which a property fails; None if none does."""
+    """Return the number of scenarios, from the seed ``first``, until a property fails; None if none does."""
     backend = GoldenBackend(model)
     for seed in range(first, first + trees):
         scenario = draw_scenario(SeededChoices(seed), backend.lanes, backend.slots)

@@ -1,4 +1,4 @@
-"""The golden model against the design's sentences, one by one."""
+"""The golden model compared with the design's statements, one by one."""
 
 from dataclasses import replace
 
@@ -41,12 +41,12 @@ def push(port: int, seq: int = 0, lanes: tuple[int, ...] | None = (1, 10), **fie
 
 
 def ask(port: int, seq: int = 0, **fields: object) -> tuple[int, Packet]:
-    """With ``count`` 0 the RESULT is asked for in any case."""
+    """Return an ASK; with ``count`` 0 it requests the RESULT in any case."""
     return push(port, seq, lanes=None, kind=Kind.ASK, resend=True, exponent=0, **{"count": 0} | fields)
 
 
 def wait(seq: int = 0, level: int = 1, awaited: int = 0b10) -> tuple[int, Packet]:
-    """The parent's WAIT; with level 0 its ASK."""
+    """Return the parent's WAIT, or its ASK with level 0."""
     mask = {"exponent": awaited >> 24, "token": awaited & 0xFFFFFF}
     return result(seq, None, kind=Kind.ASK, resend=True, count=level, **mask)
 
@@ -112,7 +112,7 @@ def test_who_asks_gets_the_cached_result_and_nobody_else_does():
 
 
 def says(outcome) -> list[tuple[int, int, int]]:
-    """Of the questions that leave: port, how many switches up the contribution is in, who is awaited there."""
+    """Return (port, levels up to which the contribution is included, awaited children) of each ASK that leaves."""
     for _, packet in outcome.emitted:
         assert (packet.kind, packet.lanes, packet.resend, packet.ip_src) == (Kind.ASK, None, True, IP)
     return [(port, packet.count, packet.awaited) for port, packet in outcome.emitted]
@@ -358,7 +358,7 @@ def test_a_host_sends_on_as_nobody_else(fields):
     switch.write(EdgeEntry(1, CHILDREN[1]), insert=True)
     _, packet = push(1, ip_dst=0x0A000077, ip_src=PARENT.ip, **fields)
     assert switch.receive(1, packet).refused is Reason.SOURCE
-    assert switch.receive(2, packet).refused in (None, Reason.TTL)  # a port of no host
+    assert switch.receive(2, packet).refused in (None, Reason.TTL)  # a port without a host
     assert switch.receive(1, replace(packet, ip_src=CHILDREN[1])).refused in (None, Reason.TTL)
 
 

@@ -1,4 +1,4 @@
-"""``make same``: what counts as a difference, what is left out, and jobs that do not end well."""
+"""``make same``: what counts as a difference, what is ignored, and jobs that fail."""
 
 import os
 import sys

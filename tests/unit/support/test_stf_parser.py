@@ -1,4 +1,4 @@
-"""Reading STF."""
+"""The STF parser."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Playing STF on the embedded switch, with a program put together here."""
+"""STF tests played on the embedded switch, with a program built here."""
 
 import pytest
 
@@ -13,7 +13,8 @@ EXECUTORS = ["interpreted", "compiled"]
 
 
 def build():
-    """Header h of kind (8), value (16); table c.t (ternary kind, exact value) sends, counts, multicasts."""
+    """Return a program: header h (kind 8, value 16); table c.t (ternary kind, exact value) sends, counts,
+    multicasts."""
     made = ProgramJson()
     made.header("h", (("kind", 8), ("value", 16)))
     made.sections["counter_arrays"] = [{"name": "c.seen", "id": 0, "size": 4, "is_direct": False}]

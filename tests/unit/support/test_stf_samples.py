@@ -1,4 +1,4 @@
-"""p4c's samples are compiled once; a failure is tried again."""
+"""p4c's samples are compiled once; a failed compilation is retried."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The soak of kills in real time strikes whom it means."""
+"""The real-time soak of kills strikes the intended processes."""
 
 import subprocess
 
@@ -19,5 +19,5 @@ from tests.support.kills import session, strikes
 def test_a_session_is_told_from_what_launches_it_and_from_its_ranks(words, meant):
     waits = ["sh", "-c", "echo; read rest", "sh", *words]
     with subprocess.Popen(waits, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        process.stdout.readline()  # it is what it is going to be
+        process.stdout.readline()  # the process has executed its program
         assert strikes.is_session(process.pid) is meant

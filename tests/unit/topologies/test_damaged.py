@@ -1,4 +1,4 @@
-"""What is left of a network, and who is left in it."""
+"""The remainder of a damaged network, and the hosts left in it."""
 
 from p4reduce.topologies import load
 from p4reduce.topologies.optical import unreachable, without

@@ -1,4 +1,4 @@
-"""Files of other programs: what becomes of them, and what is said of those that cannot be read."""
+"""Files of other programs: their conversion, and errors for those that cannot be read."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Pods around a cross-connect, and which of their ports a configuration joins."""
+"""Pods around a cross-connect, and the ports that a configuration joins."""
 
 from itertools import combinations
 
@@ -31,7 +31,7 @@ def test_a_specification_gives_pods_around_a_crossconnect() -> None:
     with pytest.raises(TopologyError, match="no address"):
         topology.node("oxc1").ip  # noqa: B018
     assert build_again(topology) == topology
-    # Routes lead to the switch's own hosts: what lies behind the cross-connect, only plans know.
+    # Routes lead to the switch's own hosts only; paths beyond the cross-connect come from plans.
     routes = BaseRoutes(topology).of("tor2")
     assert {topology.by_ip[route.value].name: route.neighbour for route in routes} == {"h3": "h3", "h4": "h4"}
 
@@ -135,7 +135,7 @@ def test_every_configuration_is_a_matching_of_ports(data: st.DataObject) -> None
 
 
 def _cannot_be_halved(wanted: list[list[int]], ports: int) -> bool:
-    """By brute force: no share of the circuits leaves each pod at most half of its ports in both planes."""
+    """By brute force: in no split of the circuits does each pod use at most half of its ports in both planes."""
     edges = [(i, j) for i, row in enumerate(wanted) for j in range(i) for _ in range(row[j])]
     for chosen in range(1 << len(edges)):
         degrees = [[0] * len(wanted), [0] * len(wanted)]

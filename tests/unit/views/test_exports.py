@@ -1,4 +1,4 @@
-"""Results for TensorBoard and OpenTelemetry, read back by their own libraries; a collector takes spans over HTTP."""
+"""Exports for TensorBoard and OpenTelemetry, read back by these libraries; a collector accepts spans over HTTP."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Figures for Prometheus: those of the run, of the page and of result files, read back by Prometheus' own parser."""
+"""Metrics for Prometheus of a run, a page and result files, read back by Prometheus' own parser."""
 
 import sys
 
@@ -20,7 +20,7 @@ EXPERIMENT = Experiment(
 
 @pytest.fixture(scope="module")
 def run():
-    """A run that has ended: what the page asks, and its result."""
+    """A run that has ended: the page's source, and the result."""
     player = LivePlayer()
     source = VirtualSource('a "tensor"', player)
     with observing(player.attach):
@@ -30,7 +30,7 @@ def run():
 
 
 def read(text):
-    """(name, labels) to figure, of all samples."""
+    """Return {(name, labels): value} of all samples."""
     from prometheus_client.parser import text_string_to_metric_families
 
     found = {}

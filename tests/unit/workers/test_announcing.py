@@ -1,4 +1,4 @@
-"""Exponents that the last chunks of an operation announce for the next one: what that saves, and who may."""
+"""Exponents announced by an operation's last chunks for the next one: savings, and conditions."""
 
 from collections import Counter
 
@@ -18,14 +18,14 @@ LEAD = SLOTS // 2
 
 
 def posts_of(job: Job, chunks: int, seed: int) -> tuple[list[Post], np.ndarray]:
-    """An all-reduce of so many chunks, and its sum."""
+    """Return posts of an all-reduce of ``chunks`` chunks, and its sum."""
     sources = random_arrays(job.size, chunks * LANES, seed)
     posts = [Post(Collective.ALL_REDUCE, source, np.zeros_like(source)) for source in sources]
     return posts, quantized_sum(sources, LANES, job.numbers)
 
 
 def two_in_a_row(job: Job, first: int, second: int, callers: int) -> int:
-    """Runs two operations; so many workers announce the second at once. How many exponents of it were known."""
+    """Run two operations, the second announced at once by ``callers`` workers; return its number of known exponents."""
     before, one = posts_of(job, first, 1)
     after, two = posts_of(job, second, 2)
     job.post(before)
@@ -59,7 +59,7 @@ def test_a_fixed_scale_has_none() -> None:
 
 
 def test_what_is_known_saves_frames_and_a_round_trip() -> None:
-    """All chunks of both operations have lanes, but for the lead of the first."""
+    """All chunks of both operations have lanes, except the lead of the first."""
     frames: Counter[bool] = Counter()
     times = []
     for callers in (2, 0):
@@ -78,7 +78,7 @@ def test_what_is_known_saves_frames_and_a_round_trip() -> None:
 
 
 def test_in_a_row_each_announces_the_next() -> None:
-    """Ten of them, all known; a barrier and an all-reduce of words between them announce as well."""
+    """Ten operations, all known; a barrier and an all-reduce of words between them announce, too."""
     job = Job(2, LANES, SLOTS)
     work = [posts_of(job, 9, seed) for seed in range(8)]
     work.insert(4, ([Post(Collective.BARRIER)] * 2, np.zeros(0, np.float32)))
@@ -99,7 +99,7 @@ def test_in_a_row_each_announces_the_next() -> None:
 
 
 def test_a_result_that_is_still_awaited_is_not_announced() -> None:
-    """The next operation sums what this one brings."""
+    """The next operation sums this one's result."""
     job = Job(2, LANES, SLOTS)
     posts, total = posts_of(job, 5, 1)
     job.post(posts)

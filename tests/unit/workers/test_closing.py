@@ -1,4 +1,4 @@
-"""When a worker asks for what its switches close by a deadline: all that is open, and without being told to wait."""
+"""ASKs of a worker whose switches close chunks by a deadline: for all open chunks, without a WAIT."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ TIMING = Timing(initial_ps=40 * PS_PER_US, min_ps=40 * PS_PER_US, max_ps=40 * PS
 
 
 def sent_in_silence(until_ps: int, *, repeats: bool, levels: int = 1, deadline_ps: int | None = DEADLINE_PS):
-    """(time, seq, type, late) of all that a worker sends while nobody answers."""
+    """Return (time, seq, type, late) of all frames that a worker sends without answers."""
     endpoints, out, now, seen = Endpoints(), np.zeros(2048, np.uint8), 0, []
     index = endpoints.add(
         WorkerSpec(

@@ -1,4 +1,4 @@
-"""The congestion window: what makes it grow, what cuts it, and where it settles."""
+"""The congestion window: growth, cuts, and steady state."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +22,7 @@ from tests.support.loopback.network import SWITCH_IP, Faults, Frame, Network
 
 ADAPTIVE = Congestion(adaptive=True)
 BY_LOSS = Congestion(adaptive=True, brake=MAX_BRAKE)
-"""no brake: only losses hold it back"""
+"""no brake: round-trip times do not limit the window's growth, only losses do"""
 SERVICE_PS = 10 * PS_PER_US
 WIRE_PS = 2 * PS_PER_US
 PATIENT = Timing(max_ps=100 * PS_PER_MS, retries=200)
@@ -30,9 +30,9 @@ LANES = 4
 
 
 class Bottleneck(Network):
-    """Frames for the switch are served one by one, ten microseconds each; beyond ``space`` that wait they are lost.
+    """A wire to the switch that serves frames one by one, ten microseconds each, and drops those beyond ``space``.
 
-    So BMv2 behaves: one thread takes frames in, and what finds no space before it is lost without a mark.
+    So BMv2 behaves: one thread receives frames, and frames without buffer space are lost without a mark.
     """
 
     space: int = 64
@@ -70,7 +70,7 @@ def windows(job: Job) -> list[WindowStatus]:
 def through_bottleneck(
     size: int, congestion: Congestion, *, chunks: int = 600, space: int = 16, slow: int | None = None
 ) -> tuple[Job, Bottleneck, float]:
-    """A job whose result is checked, its network, and its time over that of the bottleneck's work alone."""
+    """Return a job whose result is checked, its network, and its time relative to the bottleneck's service time."""
     job = adaptive_job(size, 64, congestion)
     network = Bottleneck(job.endpoints, job.faults, job.network.handlers)
     network.space = space
@@ -111,7 +111,7 @@ def test_it_starts_small_and_doubles_each_round_trip_until_the_plans_window() ->
 
 def test_a_bottleneck_without_marks_is_filled_and_hardly_loses() -> None:
     _, fixed, _ = through_bottleneck(3, FIXED, chunks=100)
-    assert fixed.dropped > fixed.served  # what it is good for
+    assert fixed.dropped > fixed.served  # shows the need for a congestion window
     job, network, over_capacity = through_bottleneck(3, ADAPTIVE)
     assert over_capacity < 1.05
     assert network.dropped < 0.02 * network.served
@@ -120,7 +120,7 @@ def test_a_bottleneck_without_marks_is_filled_and_hardly_loses() -> None:
 
 def test_losses_alone_keep_it_near_the_capacity() -> None:
     job, network, over_capacity = through_bottleneck(3, BY_LOSS)
-    # Where a frame without lanes takes as long as one with them, a loss costs two: the question, and the chunk again.
+    # If frames without lanes take as long as others, a loss costs two: the ASK and the resend.
     assert over_capacity < 1.45
     assert 0 < network.dropped < 0.15 * network.served
     for window in windows(job):
@@ -135,7 +135,7 @@ def test_one_slow_worker_sets_the_pace_and_is_not_starved(congestion: Congestion
     means = [window.mean for window in windows(job)]
     if congestion is ADAPTIVE:
         assert max(means) < 2 * min(means)
-    else:  # whose own link loses nothing is not cut for what another's loses
+    else:  # a worker is not cut for another link's losses
         assert [window.cuts > 0 for window in windows(job)] == [True, False, False]
 
 
@@ -147,7 +147,7 @@ def test_one_round_trip_is_cut_once() -> None:
         cut(record, order)
     assert (int(record["cwnd"]), int(record["cuts"])) == (20 * CHUNK, 1)
     record["order"] = 130
-    cut(record, 99)  # was on its way when it was cut
+    cut(record, 99)  # sent before the cut
     cut(record, 100)
     assert (int(record["cwnd"]), int(record["cuts"])) == (10 * CHUNK, 2)
 
@@ -155,10 +155,10 @@ def test_one_round_trip_is_cut_once() -> None:
 @pytest.mark.parametrize(
     ("congestion", "last_rtt", "threshold"),
     [
-        (ADAPTIVE, 2000, 35),  # no queue stands: it may be chance
+        (ADAPTIVE, 2000, 35),  # no standing queue: it may be a random loss
         (ADAPTIVE, 2100, 20),
         (Congestion(adaptive=True, brake_ps=100), 2100, 35),
-        (BY_LOSS, 1000, 20),  # nothing else tells of congestion
+        (BY_LOSS, 1000, 20),  # losses are the only sign of congestion
     ],
 )
 def test_after_a_loss_by_chance_most_of_it_comes_back_at_once(
@@ -168,7 +168,7 @@ def test_after_a_loss_by_chance_most_of_it_comes_back_at_once(
     record = job.endpoints.records[0]
     record["cwnd"], record["order"] = 40 * CHUNK, 100
     record["base_rtt"], record["last_rtt"] = 1024, last_rtt
-    for order in (60, 99):  # cut once
+    for order in (60, 99):  # cut only once
         cut_for_loss(record, order)
     assert (int(record["cwnd"]), int(record["cuts"])) == (20 * CHUNK, 1)
     assert int(record["threshold"]) == threshold * CHUNK
@@ -184,7 +184,7 @@ def test_it_is_never_cut_below_the_minimum() -> None:
 
 
 def marked(handler: Callable[[Frame], list[Frame]], every: int) -> Callable[[Frame], list[Frame]]:
-    """A switch that says of every so many chunks that a contribution met a congested queue."""
+    """Return a switch that reports a congested queue in every n-th chunk."""
     flags = wire.offset(wire.INC, "has_lanes")
     seq = wire.offset(wire.INC, "seq")
 
@@ -215,7 +215,7 @@ def test_a_worker_that_computes_is_no_congestion() -> None:
     targets = [np.zeros_like(source) for source in sources]
     job.endpoints.post(0, Post(Collective.ALL_REDUCE, sources[0], targets[0]))
     job.network.run(until=20 * PS_PER_MS)
-    assert job.endpoints.status(0).resends > 0  # it asked again and again
+    assert job.endpoints.status(0).resends > 0  # the worker sent ASKs repeatedly
     job.endpoints.post(1, Post(Collective.ALL_REDUCE, sources[1], targets[1]))
     job.network.run()
     job.assert_done()
@@ -228,17 +228,17 @@ def test_a_window_that_is_lost_altogether_is_asked_for_by_time() -> None:
     job.post([Post(Collective.ALL_REDUCE, array, array)])
     out = np.zeros(100, np.uint8)
     while transmit(job.endpoints.records, 0, 0, out):
-        pass  # into the void
+        pass  # dropped
     job.network.run()
     job.assert_done()
     window = windows(job)[0]
     assert (window.lost_by_order, window.lost_by_time) == (0, 4)
     assert int(job.endpoints.records[0]["own_losses"]) == 4
-    assert window.cuts == 0  # four losses are no rate yet
+    assert window.cuts == 0  # four losses are too few for a rate
 
 
 def test_lost_resends_do_not_stop_a_full_window() -> None:
-    """The oldest chunk may always be sent again, whatever is on its way."""
+    """The oldest chunk may always be resent, however much is in flight."""
     job = adaptive_job(1, 8, Congestion(adaptive=True, initial=1, minimum=1), numbers=FixedScale(1.0))
     job.post([Post(Collective.PUSH, np.ones(LANES * 3, np.float32))])
     out = np.zeros(100, np.uint8)
@@ -295,7 +295,7 @@ def test_a_rings_receiver_echoes_marks() -> None:
     deliver = ring._deliver
 
     def mark(frame: Frame) -> None:
-        """As a congested queue does, to the full frames of worker 0 alone."""
+        """Mark full frames of worker 0 alone, like a congested queue."""
         if len(frame) > wire.HEADER_BYTES and frame[29] == 1:
             frame[tos] |= wire.ECN_CONGESTED
             frame[checksum : checksum + 2] = wire.ipv4_checksums(frame[None]).astype(">u2").view(np.uint8)

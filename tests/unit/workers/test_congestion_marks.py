@@ -1,4 +1,4 @@
-"""The congestion window on compiled P4 switches in virtual time: marks from queue depth drive it."""
+"""The congestion window on compiled P4 switches in virtual time, driven by marks from queue depths."""
 
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import NetworkResult
@@ -8,11 +8,11 @@ from p4reduce.workers.specs import FIXED, MAX_BRAKE, Congestion
 from p4reduce.workers.status import WindowStatus
 
 BY_MARKS = Congestion(adaptive=True, brake=MAX_BRAKE)
-"""no brake: nothing but marks and losses hold it back"""
+"""no brake: only marks and losses limit the window, not round-trip times"""
 
 
 def moved(congestion: Congestion) -> tuple[NetworkResult, list[WindowStatus]]:
-    """Six workers of the parameter-server baseline meet in front of the server's link."""
+    """Six workers of the parameter-server baseline share the server's link."""
     experiment = Experiment(topology="leaf-spine-8", plan="ps", workers=6, window=64, elements=100_000, seed=2)
     with Cluster(experiment, congestion=congestion) as cluster:
         move_tensors(cluster, None)

@@ -1,4 +1,4 @@
-"""A server whose workers ask by sending again: it asks for no lanes, and answers what has come already."""
+"""A server whose workers send ASKs by resending: it requests no lanes, and answers what has arrived."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ LANES, LEAD = 4, 3
 
 
 def early(seq: int) -> np.ndarray:
-    """A PUSH of the root switch."""
+    """Return a PUSH of the root switch."""
     with_lanes = seq >= LEAD
     header = wire.headers(
         1, ethernet_dst=host(0).mac, ethernet_src=switch().mac, ipv4_src=switch().ip, ipv4_dst=host(0).ip,
@@ -32,7 +32,7 @@ def a_server(repeats: bool) -> tuple[Endpoints, int]:
 
 
 def sent(endpoints: Endpoints, server: int) -> list[tuple[int, int]]:
-    """Type and seq of all frames that leave now."""
+    """Return type and seq of all frames that leave now."""
     out, found = np.zeros(200, np.uint8), []
     while length := transmit(endpoints.records, server, 2000, out):
         header = wire.unpack(out[None, :length])[0][0]

@@ -1,4 +1,4 @@
-"""The Python surface: what it refuses, what it says of itself."""
+"""The Python interface of endpoints: refusals and representations."""
 
 from typing import Any
 
@@ -162,7 +162,7 @@ def test_arrays_stay_alive_while_they_are_used() -> None:
 
 
 def test_a_ring_that_is_retired_while_frames_are_lost_sends_nothing_more() -> None:
-    """Its memory is gone: what it would send comes from anywhere."""
+    """Its memory is freed, so anything it sent would be garbage."""
     endpoints, array = Endpoints(), np.ones(64, np.float32)
     spec = RingSpec(host(0), host(1), host(2), job=1, epoch=0, lanes=4, rank=0, size=3, window=8, ack_every=4)
     index = endpoints.add(spec)
@@ -178,7 +178,7 @@ def test_a_ring_that_is_retired_while_frames_are_lost_sends_nothing_more() -> No
 
 
 def crew() -> tuple[Endpoints, list[int]]:
-    """Endpoints of many kinds, some of which guess exponents."""
+    """Return endpoints of many kinds, some of which guess exponents."""
     endpoints = Endpoints()
     made = [add_worker(endpoints, guesses=guesses, members=members) for guesses, members in ((0, 2), (2, 2), (0, 1))]
     made.append(add_worker(endpoints, numbers=FixedScale(4.0)))

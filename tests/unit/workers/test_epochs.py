@@ -1,4 +1,4 @@
-"""Epoch changes: back to the oldest chunk that anybody lacks, nothing applied twice."""
+"""Epoch changes: back to the oldest chunk that any endpoint lacks, nothing applied twice."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from tests.support.loopback.network import SWITCH_IP, host, switch
 
 
 def change(job: Job, epoch: int) -> int:
-    """All endpoints and the switch go to another epoch; returns the seq they go back to."""
+    """Move all endpoints and the switch to another epoch; return the seq to which they go back."""
     oldest = min(job.endpoints.oldest_missing(index) for index in job.workers)
     job.switch.epoch = epoch
     for index in job.workers:
@@ -33,14 +33,14 @@ def test_a_worker_that_has_all_its_results_sends_its_part_again() -> None:
     forward = job.network.handlers[SWITCH_IP]
 
     def cut_off(frame: np.ndarray) -> list[np.ndarray]:
-        """Worker 1 hears nothing of the last chunks."""
+        """Drop the last chunks' frames to worker 1."""
         return [answer for answer in forward(frame) if answer[33] != job.hosts[1].ip & 255 or answer[53] < 10]
 
     job.network.handlers[SWITCH_IP] = cut_off
     job.network.run(until=100 * PS_PER_US)
     assert [job.endpoints.status(index).state for index in job.workers] == [EndpointState.DONE, EndpointState.ACTIVE]
     finished = targets[0].copy()
-    targets[0][:] = 0  # the caller goes on working
+    targets[0][:] = 0  # the caller modifies its array
     job.network.handlers[SWITCH_IP] = forward
     assert change(job, 2) == 10
     assert job.endpoints.status(0).lingering
@@ -130,7 +130,7 @@ def test_frames_of_the_new_epoch_that_were_sent_before_are_resends() -> None:
 
 
 def answer(job: Job, seq: int, epoch: int, exponent: int) -> None:
-    """A RESULT without lanes for worker 0."""
+    """Return a RESULT without lanes for worker 0."""
     header = wire.headers(
         1,
         ethernet_dst=host(0).mac,
@@ -146,7 +146,7 @@ def answer(job: Job, seq: int, epoch: int, exponent: int) -> None:
 
 
 def sent(job: Job) -> dict[int, int]:
-    """The first lane of each frame that leaves now, by seq; frames without lanes are not in it."""
+    """Return the first lane of each frame that leaves now, by seq; frames without lanes are omitted."""
     out = np.zeros(100, np.uint8)
     lanes = {}
     while length := transmit(job.endpoints.records, 0, 0, out):
@@ -157,7 +157,7 @@ def sent(job: Job) -> dict[int, int]:
 
 
 def test_the_exponent_of_the_last_epoch_that_answered_counts() -> None:
-    """A worker with large numbers leaves; what it had raised the exponents to is forgotten where all ask again."""
+    """A worker with large numbers leaves; exponents that it raised are forgotten when all ask again."""
     job = Job(1, slots=8, lead=2, lanes=1)
     source = np.ones(8, np.float32)
     job.post([Post(Collective.ALL_REDUCE, source, np.zeros_like(source))])
@@ -169,7 +169,7 @@ def test_the_exponent_of_the_last_epoch_that_answered_counts() -> None:
     assert sent(job) == {}
     answer(job, 0, 2, 128)
     answer(job, 1, 2, 129)
-    # Before the lanes leave in epoch 2, epoch 3 begins, behind one of the two.
+    # Before the lanes leave in epoch 2, epoch 3 begins, after one of the two.
     job.endpoints.change_epoch(0, 3, 1)
     assert sent(job) == {2: 2 ** (30 - 1)}
     answer(job, 1, 3, 130)

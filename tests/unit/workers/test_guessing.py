@@ -1,4 +1,4 @@
-"""Exponents that workers guess: what that saves, what a wrong guess costs, and that sums are right either way."""
+"""Guessed exponents: savings, costs of wrong guesses, and correct sums either way."""
 
 from collections import Counter
 
@@ -23,7 +23,7 @@ def job_of(size: int = 3, **more: object) -> Job:
 
 
 def carried(job: Job, oracle: Oracle, sources: list[Floats], *, in_place: bool = False) -> int:
-    """One all-reduce, held against the oracle; how many chunks came twice."""
+    """Run one all-reduce and compare it with the oracle; return the number of repeated chunks."""
     given = [source.copy() for source in sources]
     targets = [source if in_place else np.full_like(source, 7) for source in sources]
     job.post([Post(Collective.ALL_REDUCE, a, b) for a, b in zip(sources, targets, strict=True)])
@@ -37,7 +37,7 @@ def carried(job: Job, oracle: Oracle, sources: list[Floats], *, in_place: bool =
 
 
 def times(job: Job, oracle: Oracle, rounds: list[list[Floats]]) -> list[int]:
-    """How long each took."""
+    """Return the time of each operation."""
     found = []
     for sources in rounds:
         began = job.network.now
@@ -48,7 +48,7 @@ def times(job: Job, oracle: Oracle, rounds: list[list[Floats]]) -> list[int]:
 
 @pytest.mark.parametrize("chunks", [1, 3, 20, 200])
 def test_what_is_like_before_needs_one_round_trip(chunks: int) -> None:
-    """80 chunks are what a round trip needs on this network."""
+    """80 chunks fill a round trip on this network."""
     job = Job(3, LANES, 512, numbers=GUESSES, guesses=80)
     arrays = random_arrays(3, chunks * LANES, 1)
     oracle = Oracle(LANES, 80)
@@ -80,7 +80,7 @@ def test_frames_are_those_of_who_waits_and_one_for_each_wrong_guess() -> None:
 @pytest.mark.parametrize("chunks", [1, 2, LEAD, LEAD + 1, 40])
 @pytest.mark.parametrize("in_place", [False, True])
 def test_all_guesses_wrong(chunks: int, in_place: bool) -> None:
-    """Larger, smaller, from zero and back to zero."""
+    """From zeros to numbers, to larger ones, and back to zeros."""
     job, oracle = job_of(), Oracle(LANES, LEAD)
     arrays = random_arrays(3, chunks * LANES, 1)
     zeros = [np.zeros_like(array) for array in arrays]
@@ -190,7 +190,7 @@ def test_behind_chunks_that_come_again_nothing_counts_as_announced() -> None:
 
 
 def test_who_has_no_exponents_guesses_none() -> None:
-    """Fixed scale, words, barriers, and sums that may be closed without some."""
+    """Fixed scale, words, barriers, and sums that may be closed without some workers."""
     fixed = Job(2, LANES, SLOTS, numbers=FixedScale(64.0))
     arrays = random_arrays(2, 40, 1)
     for _ in range(2):
@@ -220,7 +220,7 @@ def test_with_a_server_nothing_is_guessed() -> None:
 
 
 def test_the_first_chunks_late_result_does_not_undo_its_repetition() -> None:
-    """Losses and overtaking at any place, with guesses that are wrong each time."""
+    """Losses and reordering at any place, with guesses that are wrong each time."""
     repeats = 0
     seeds = examples(4, 25)
     for seed in range(seeds):
@@ -230,13 +230,13 @@ def test_the_first_chunks_late_result_does_not_undo_its_repetition() -> None:
         for turn in range(4):
             arrays = random_arrays(3, 10 * LANES, seed)
             arrays[turn % 3][rng.integers(0, 40, 3)] *= np.float32(2.0 ** rng.integers(8, 20))
-            job.endpoints.records["losing"] = 0  # or nothing would be guessed
+            job.endpoints.records["losing"] = 0  # otherwise no exponent would be guessed
             repeats += carried(job, oracle, arrays, in_place=bool(seed % 2))
     assert repeats > seeds
 
 
 def test_where_chunks_are_lost_all_wait_again() -> None:
-    """One worker's word is enough; it is taken back when nothing was lost for an operation."""
+    """One worker's report suffices; it is withdrawn after an operation without losses."""
     job, oracle = job_of(), Oracle(LANES, LEAD)
     arrays = random_arrays(3, 100 * LANES, 1)
     guessed = []

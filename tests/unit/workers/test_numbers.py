@@ -1,4 +1,4 @@
-"""Quantization at its edges, and the compiled loops against the NumPy reference."""
+"""Quantization at its limits, and the compiled loops compared with the NumPy reference."""
 
 import numpy as np
 import pytest
@@ -227,7 +227,7 @@ def test_too_few_bits_for_a_worker_are_refused_unless_asked_for() -> None:
 
 
 def bfloat16(values: np.ndarray) -> np.ndarray:
-    """Rounded to bfloat16, ties to even."""
+    """Round to bfloat16, ties to even."""
     words = np.ascontiguousarray(values, np.float32).view(np.uint32)
     rounded = words + np.uint32(0x7FFF) + ((words >> np.uint32(16)) & np.uint32(1))
     return (rounded & np.uint32(0xFFFF0000)).view(np.float32)
@@ -236,7 +236,7 @@ def bfloat16(values: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("kind", "members"),
     [(kind, members) for kind in ("normal", "uniform") for members in (2, 3, 8, 32, 64)]
-    + [("heavy", members) for members in (2, 3, 8)],  # from 32 on the largest number of a chunk costs too many bits
+    + [("heavy", members) for members in (2, 3, 8)],  # with 32 or more, a chunk's maximum costs too many bits
 )
 def test_a_sum_in_16_bits_is_as_good_as_a_ring_that_rounds_to_bfloat16_at_each_hop(kind: str, members: int) -> None:
     """Root mean square and largest error of 100 chunks of 512 bfloat16 gradients."""
@@ -246,7 +246,7 @@ def test_a_sum_in_16_bits_is_as_good_as_a_ring_that_rounds_to_bfloat16_at_each_h
     inputs = bfloat16(draw((members, 100, 512)).astype(np.float32))
     exact = inputs.sum(axis=0, dtype=np.float64)
     ring = np.empty((100, 512), np.float32)
-    for part in range(members):  # each segment begins at another worker
+    for part in range(members):  # each segment starts at another worker
         where = slice(512 * part // members, 512 * (part + 1) // members)
         total = inputs[part, :, where]
         for step in range(1, members):

@@ -1,4 +1,4 @@
-"""Pacing: new chunks leave no faster than the plan's busiest link takes them, and keep the beat."""
+"""Pacing: new chunks leave no faster than the plan's busiest link takes them, at regular times."""
 
 from collections.abc import Iterator
 
@@ -39,7 +39,7 @@ def paced_job(size: int, numbers: Numbers | None = None, faults: Faults = Faults
 
 
 def departures(job: Job, until_ps: int, late: dict[int, int]) -> Iterator[tuple[int, bool]]:
-    """When a worker's frames leave and whether they carry lanes; nobody answers. late: time that the host loses."""
+    """Yield departure times of an unanswered worker's frames, and whether they have lanes; late: delays of the host."""
     records, out = job.endpoints.records, np.zeros(100, np.uint8)
     now = 0
     while now <= until_ps:
@@ -94,7 +94,7 @@ def test_a_pace_below_zero_is_refused() -> None:
 @pytest.mark.parametrize(
     ("topology", "plan", "times"),
     [
-        ("star:hosts=4,rate=10G", "steiner", 0),  # every link carries a chunk once, as fast as hosts send
+        ("star:hosts=4,rate=10G", "steiner", 0),  # every link carries a chunk once, at the hosts' rate
         ("star:hosts=4,servers=1,rate=10G", "ps", 4),
         ("star:hosts=4,rate=10G", "ring", 0),
         ("leaf-spine:leaves=2,spines=1,hosts=2,rate=40G,oversubscription=4", "steiner", 2),
@@ -110,7 +110,7 @@ def test_the_pace_is_that_of_the_busiest_link_where_hosts_are_faster(topology: s
 
 
 def moved(congestion: Congestion | None) -> NetworkResult:
-    """The parameter-server baseline along a chain: those at its far end share every link with all the others."""
+    """The parameter-server baseline along a chain: hosts at the far end share every link with all others."""
     experiment = Experiment(topology="leaf-spine-8", plan="ps", window=64, elements=60_000, seed=2)
     with Cluster(experiment, congestion=congestion) as cluster:
         move_tensors(cluster, None)

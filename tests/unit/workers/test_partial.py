@@ -1,4 +1,4 @@
-"""Counts of sums that were closed without some, and what was left out of them."""
+"""Counts of partially closed sums, and the contributions left out of them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Frames that must change nothing: each is counted under its reason, and the rest of the record stays as it was."""
+"""Refused frames change nothing: each is counted under its reason, and the rest of the record is unchanged."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ COUNTERS = {"refused", "frames_received", "congested"}
 
 
 def active_worker(**more: Any) -> tuple[Endpoints, np.ndarray]:
-    """A worker with seqs 100..103 on their way, and its target."""
+    """Return a worker with seqs 100..103 in flight, and its target."""
     endpoints = Endpoints()
     endpoints.add(
         WorkerSpec(
@@ -45,7 +45,7 @@ def active_worker(**more: Any) -> tuple[Endpoints, np.ndarray]:
 
 
 def result(content: np.ndarray | None = None, **changes: Any) -> np.ndarray:
-    """A RESULT that the worker waits for, but for the changes."""
+    """Return a RESULT that the worker waits for, with changes."""
     columns: dict[str, Any] = {
         "ethernet_dst": host(0).mac,
         "ipv4_src": switch().ip,
@@ -194,7 +194,7 @@ def test_ring_takes_data_from_the_previous_and_answers_from_the_next_only() -> N
     array = np.zeros(40, np.float32)
     network.endpoints.post(2, Post(Collective.ALL_REDUCE, array, array))
     wrong = [
-        (push(ipv4_src=host(0).ip), "peer"),  # data from the next
+        (push(ipv4_src=host(0).ip), "peer"),  # data from the next rank
         (push(ipv4_src=host(1).ip, type=wire.PacketType.RESULT), "peer"),
         (push(ipv4_src=host(1).ip, type=wire.PacketType.PULL), "type"),
         (push(ipv4_src=host(1).ip, seq=500), "seq"),
@@ -211,7 +211,7 @@ def test_random_bytes_change_nothing() -> None:
     rng = np.random.default_rng(11)
     endpoints, target = active_worker()
     before = endpoints.records.copy()
-    # From the EtherType to the UDP length, job and epoch: every bit of these is protected or compared.
+    # EtherType to UDP length, job and epoch: every bit is covered by a checksum or compared.
     checked = [*range(12, 40), *range(44, 48)]
     for _ in range(2000):
         frame = result()

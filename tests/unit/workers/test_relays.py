@@ -1,4 +1,4 @@
-"""Workers that add up for others: what they send without losses, and what they refuse."""
+"""Workers that aggregate for others: lossless traffic, and refusals."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from tests.support.loopback.network import Faults, Frame, host
 from tests.support.loopback.relays import RelayJob
 
 CHAIN = (0, 1, 1, 0)
-"""0 has 1 and 4 below it, 1 has 2 and 3"""
+"""parents of ranks 1 to 4: 0 has the children 1 and 4, 1 has 2 and 3"""
 
 
 def spec(rank: int, parent: int, children: tuple[HostAddress, ...], **more: object) -> WorkerSpec:
@@ -93,7 +93,7 @@ def test_a_deep_chain_ends_under_losses(loss: float) -> None:
 
 
 def test_who_is_late_is_waited_for_and_named() -> None:
-    """Children and parent of a relay that has not called yet: its slots hold what came, and all are told of it."""
+    """Children and parent of a relay that has not called yet: its slots keep contributions, and all are told of it."""
     job = RelayJob(CHAIN)
     sources = random_arrays(5, 40, 4)
     targets = [np.zeros_like(source) for source in sources]
@@ -129,7 +129,7 @@ def test_what_cannot_be_a_relay() -> None:
 
 
 def test_a_result_that_may_be_on_its_way_is_not_repeated() -> None:
-    """A child that asks early is told that the RESULT has left; one that has a later RESULT gets it once more."""
+    """A child that asks early is told that the RESULT has left; one with a later RESULT gets it once more."""
     job = RelayJob((0,), slots=8)
     same_bytes(job.all_reduce(random_arrays(2, 16, 5)), quantized_sum(random_arrays(2, 16, 5), 4, BlockFloat()))
     relay, root, child = job.workers[0], host(0), host(1)

@@ -1,4 +1,4 @@
-"""An endpoint that is retired says nothing more, whatever it still owed: its memory is freed."""
+"""A retired endpoint sends nothing more, whatever it still owed, as its memory is freed."""
 
 import numpy as np
 

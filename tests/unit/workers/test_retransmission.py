@@ -18,7 +18,7 @@ from tests.support.loopback.network import SWITCH_IP, Faults, Frame
 
 
 class Tap:
-    """Headers of all frames that were sent, in order."""
+    """Recorder of the headers of all sent frames, in order."""
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
@@ -115,7 +115,7 @@ def test_a_lost_chunk_is_found_by_its_successors_long_before_the_timer() -> None
     job.network.handlers[SWITCH_IP] = lossy
     job.all_reduce(random_arrays(1, 400, 1))
     assert dropped
-    assert job.endpoints.status(0).resends == 2  # it asked, and was asked
+    assert job.endpoints.status(0).resends == 2  # it sent an ASK, and answered one
     assert job.network.now < PS_PER_MS // 4
 
 
@@ -123,7 +123,7 @@ def test_a_lost_chunk_is_found_by_its_successors_long_before_the_timer() -> None
 def test_a_lost_last_chunk_is_found_sooner_where_others_were_lost_before(
     before: set[int], least_ms: float, most_ms: float
 ) -> None:
-    """By the shortest round trip, about 2 us, where a chunk was lost before; otherwise after the first time-out."""
+    """After the shortest round trip, about 2 us, if a chunk was lost before; otherwise after the first time-out."""
     lost_before = set(before)
     job = Job(1, slots=64, numbers=FixedScale(1.0), timing=Timing(initial_ps=PS_PER_MS, min_ps=PS_PER_MS))
     sink = job.network.handlers[SWITCH_IP]
@@ -167,7 +167,7 @@ def test_tolerance_grows_when_resends_were_for_nothing() -> None:
 
 @pytest.mark.parametrize(("order", "late", "spurious"), [("behind", True, 0), ("before", False, 1), ("lost", False, 0)])
 def test_a_result_behind_the_one_that_repeats_it_was_overtaken(order: str, late: bool, spurious: int) -> None:
-    """No loss looks like it: so a worker waits for as long from then on, and its window is as wide as its slots."""
+    """This was reordering: a worker waits that long from then on, and its window is as wide as its slots."""
     job = Job(1, slots=64, numbers=FixedScale(1.0))
     sink = job.network.handlers[SWITCH_IP]
     held: list[Frame] = []
@@ -200,7 +200,7 @@ def test_losses_alone_are_never_taken_for_frames_that_overtake_each_other() -> N
 
 
 def test_behind_a_link_that_loses_much_the_shortest_round_trip_counts() -> None:
-    """Every third window is lost whole, so that nothing tells of it; a time-out is a millisecond."""
+    """Every third window is lost completely, so nothing reveals the loss; a time-out is a millisecond."""
     timing = Timing(initial_ps=PS_PER_MS, min_ps=PS_PER_MS, reorder=3)
     job = Job(1, slots=16, numbers=FixedScale(1.0), timing=timing)
     sink = job.network.handlers[SWITCH_IP]
@@ -279,7 +279,7 @@ def test_a_straggler_is_waited_for() -> None:
     job.endpoints.post(2, operations[2])
     job.network.run()
     same_bytes(targets, quantized_sum(sources, job.lanes, job.numbers))
-    # The silence was no loss: the oldest chunk was asked for, not the window, and nothing was sent again.
+    # The silence was no loss: an ASK for the oldest chunk instead of the window, and no resend.
     assert job.endpoints.status(0).resends < resends + 3
     assert job.endpoints.status(0).resends == int(job.endpoints.records[0]["asks"])
 

@@ -1,4 +1,4 @@
-"""Streams between hosts know which frames are in beyond a gap: what is lost again is found without a timer."""
+"""Selective acknowledgements between hosts: repeated losses are found without a timer."""
 
 from dataclasses import dataclass, field
 
@@ -16,18 +16,18 @@ RANKS = 3
 LANES = 4
 ELEMENTS = RANKS * LANES * 40
 FRAMES = 2 * (RANKS - 1) * 40
-"""of each rank: 2 (n - 1) steps of 40 chunks"""
+"""frames of each rank: 2 (n - 1) steps of 40 chunks"""
 
 
 @dataclass
 class Dropping(Network):
-    """Loses the first copies of some frames of rank 0, by seq; remembers headers of what left."""
+    """A network that loses the first copies of some frames of rank 0, by seq, and records headers of the others."""
 
     drop: dict[int, int] = field(default_factory=dict)
     headers: list[dict[str, int]] = field(default_factory=list)
 
     def send(self, frame: Frame) -> None:
-        """Loses it, or puts it on the wire."""
+        """Drop a frame, or put it on the wire."""
         values = wire.unpack(frame[None])[0][0]
         header = {name: int(values[name]) for name in ("has_lanes", "resend", "count", "seq", "ipv4_src")}
         self.headers.append(header)
@@ -40,7 +40,7 @@ class Dropping(Network):
 
 
 def played(network: Network) -> list[np.ndarray]:
-    """An all-reduce of all ranks, to its end."""
+    """Run an all-reduce of all ranks to its end."""
     arrays = random_arrays(RANKS, ELEMENTS, 1)
     for rank in range(RANKS):
         network.endpoints.post(rank, Post(Collective.ALL_REDUCE, arrays[rank], arrays[rank]))
@@ -50,7 +50,7 @@ def played(network: Network) -> list[np.ndarray]:
 
 
 def dropping(drop: dict[int, int], first_seq: int = 0) -> Dropping:
-    """A ring that loses them."""
+    """Return a ring on a network that loses these frames."""
     made = make_ring(RANKS, lanes=LANES, window=24, ack_every=8, first_seq=first_seq)
     return Dropping(made.endpoints, drop=drop)
 

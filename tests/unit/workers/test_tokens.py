@@ -1,4 +1,4 @@
-"""What endpoints show their peers, and what they take: nothing that does not show the token, whatever else is right."""
+"""Tokens of endpoints: frames show the peer's token, and frames without it are refused, however right otherwise."""
 
 from dataclasses import replace
 from typing import Any
@@ -31,7 +31,7 @@ def known(address: HostAddress, token: int = TOKEN) -> HostAddress:
 
 
 def sent(endpoints: Endpoints, index: int = 0, now: int = 0) -> list[np.void]:
-    """The headers of all that an endpoint has to send now."""
+    """Return the headers of all frames that an endpoint has to send now."""
     out, found = np.zeros(200, np.uint8), []
     while length := transmit(endpoints.records, index, now, out):
         found.append(wire.unpack(out[None, :length].copy())[0][0])
@@ -59,7 +59,7 @@ def unchanged(endpoints: Endpoints, before: np.ndarray) -> bool:
 
 
 def worker(timing: Timing = Timing()) -> tuple[Endpoints, np.ndarray]:
-    """A worker with seqs 0..3 on their way, and its target."""
+    """Return a worker with seqs 0..3 in flight, and its target."""
     endpoints = Endpoints()
     numbers, parent = FixedScale(1.0), known(switch())
     spec = WorkerSpec(host(0), parent, job=5, epoch=2, lanes=LANES, slots=8, members=2, numbers=numbers, timing=timing)
@@ -109,7 +109,7 @@ def test_another_epoch_has_other_tokens() -> None:
 
 
 def test_forged_waits_do_not_keep_a_worker_silent() -> None:
-    """Nothing answers but a forger that says WAIT about every chunk, all the time: the worker asks, and gives up."""
+    """Only a forger answers, with WAITs for every chunk: the worker sends ASKs, and gives up."""
     timing = Timing(initial_ps=PS_PER_MS, min_ps=100 * PS_PER_US, max_ps=2 * PS_PER_MS, retries=20)
     asked = {}
     for forged in (False, True):
@@ -140,12 +140,12 @@ def test_a_forged_question_is_answered_once_until_it_has_left() -> None:
         ask = frame(switch(), host(0), False, type=wire.PacketType.ASK, seq=seq)
         ask[wire.offset(wire.INC, "count") + 1] = 0
         take(endpoints, ask)
-    # The oldest leaves at once, others when there is room for them.
+    # The oldest leaves at once, others when there is room.
     assert [(int(one["seq"]), int(one["resend"])) for one in sent(endpoints)] == [(0, 1)]
 
 
 def server(size: int = 3) -> tuple[Endpoints, list[np.ndarray]]:
-    """A host-side server, endpoint ``size``, and its workers, each with a token of its own."""
+    """Return a host-side server, endpoint ``size``, and its workers, each with a different token."""
     endpoints = Endpoints()
     common: dict[str, Any] = {"job": 5, "epoch": 2, "lanes": LANES, "window": 4}
     for rank in range(size):
@@ -160,7 +160,7 @@ def server(size: int = 3) -> tuple[Endpoints, list[np.ndarray]]:
 @several
 @given(st.integers(0, 2**24 - 1), st.integers(0, 2), st.sampled_from(("PUSH", "PULL", "ASK")), st.booleans())
 def test_a_server_takes_nothing_without_the_members_token(token: int, rank: int, kind: str, resend: bool) -> None:
-    """None, a guess, or another member's."""
+    """No token, a guess, or another member's."""
     endpoints, _ = server()
     before = endpoints.records.copy()
     forged = frame(host(rank), host(3), kind == "PUSH", type=wire.PacketType[kind], seq=0, token=token, resend=resend)
@@ -188,7 +188,7 @@ def test_a_server_shows_each_member_its_own() -> None:
 
 
 def ring(size: int) -> Endpoints:
-    """Neighbours have a token, its number that of the lower rank + 1; in a ring of two there is one."""
+    """Return a ring whose neighbours share a token, the lower rank + 1; in a ring of two there is one token."""
     endpoints = Endpoints()
     tokens = [1 + (rank if size > 2 else 0) for rank in range(size)]
     for rank in range(size):
@@ -227,7 +227,7 @@ def test_a_ring_takes_neither_data_nor_answers_of_strangers(token: int, count: i
     endpoints.post(0, Post(Collective.ALL_REDUCE, np.ones(100, np.float32), target))
     assert {int(one["token"]) for one in sent(endpoints)} == {1}
     before = endpoints.records.copy()
-    # From the next one come answers (token 1), from the one before data (token 3).
+    # The next rank sends answers (token 1), the previous one data (token 3).
     source, right = (host(2), 3) if data else (host(1), 1)
     kind = wire.PacketType.PUSH if data else wire.PacketType.RESULT
     forged = frame(source, host(0), data, type=kind, seq=0, token=token, resend=1, iteration=0xFFFFFFFF, exponent=data)

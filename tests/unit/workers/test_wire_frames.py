@@ -1,4 +1,4 @@
-"""Batches of frames: NumPy against Scapy, bit by bit."""
+"""Batches of frames: NumPy compared with Scapy, bit by bit."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ RNG = np.random.default_rng(7)
 
 
 def random_headers(frames: int) -> np.ndarray:
-    """Headers with every INC field and address random."""
+    """Return headers with random INC fields and addresses."""
     columns = {
         field.name: RNG.integers(0, 1 << field.bits, frames, np.uint64)
         for field in wire.INC.fields

@@ -1,4 +1,4 @@
-"""The wire format is written down three times (P4, wire.py, docs); this holds P4, NumPy, Scapy and docs together."""
+"""The wire format is defined three times (P4, wire.py, docs); P4, NumPy, Scapy and docs must agree."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def compiled_headers(lanes: int) -> dict[str, list[tuple[str, int]]]:
 
 
 def defined(path: str, name: str) -> int:
-    """The value of a plain ``#define`` in a P4 file."""
+    """Return the value of a plain ``#define`` in a P4 file."""
     found = re.search(rf"^#define {name}\s+(0x[0-9a-fA-F]+|\d+)\b", (P4 / path).read_text(), re.MULTILINE)
     assert found, f"{path} defines no {name}"
     return int(found[1], 0)
@@ -89,7 +89,7 @@ def test_numpy_dtype_has_the_bytes_of_the_headers() -> None:
 
 
 def _is_part(unit: str, name: str, header: wire.WireHeader) -> bool:
-    """Whether a unit of several fields, ``ipv4_version_ihl``, holds the field of that name."""
+    """Return whether a unit of several fields, such as ``ipv4_version_ihl``, contains a field."""
     prefix = "" if header is wire.INC else header.name + "_"
     if not unit.startswith(prefix):
         return False

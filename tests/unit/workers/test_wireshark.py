@@ -1,4 +1,4 @@
-"""The Lua dissector says what the wire format says: by its text everywhere, by tshark where there is one."""
+"""The Lua dissector agrees with the wire format: by its text, and by tshark if installed."""
 
 import re
 import shutil
@@ -21,7 +21,7 @@ FRAMES = [
 
 
 def test_every_field_stands_where_the_wire_format_has_it():
-    """Bits counted here from the first on, not by the helpers that the dissector is made with."""
+    """Bits are counted here, without the helpers that generate the dissector."""
     found = LINE.findall(dissector())
     at = 0
     for (name, first, size, kind, bits, short, rest), item in zip(found, wire.INC.fields, strict=True):

@@ -1,4 +1,4 @@
-"""Ranks that die, stop or disagree, and calls that nobody should make: no hang, no crash, an error with a name."""
+"""Ranks that die, stop or disagree, and forbidden calls: no hang, no crash, and an error that names the rank."""
 
 import json
 import re
@@ -32,7 +32,7 @@ EXPECTED = {
     "roots_differ": ([1, 1, 1], AGREE),
     "odd_tensors": ([FINE, FINE, FINE], "^right$"),
     "many_groups": ([FINE, FINE, FINE], "^right$"),
-    "destroyed_twice": ([1, 1, 1], "^AssertionError: Process group cannot be None"),  # torch's own
+    "destroyed_twice": ([1, 1, 1], "^AssertionError: Process group cannot be None"),  # torch's own error
     "made_twice": ([1, 1, 1], "^ValueError: trying to initialize the default process group twice"),
     "made_again": ([FINE, FINE, FINE], r"^\[3\.0, 3\.0, 3\.0, 3\.0, 3\.0\]$"),
     "used_after_its_end": ([1, 1, 1], "left the group"),
@@ -42,7 +42,7 @@ EXPECTED = {
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """What came of every attack; all in one process, which imports torch once."""
+    """Outcomes of all attacks; they run in one process, which imports torch once."""
     command = [sys.executable, "-m", "tests.support.torch_scripts.attacks"]
     folder = tmp_path_factory.mktemp("attacks")
     done = subprocess.run(

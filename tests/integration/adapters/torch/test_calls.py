@@ -1,4 +1,4 @@
-"""Nothing goes by gloo in silence: a table at the end, a warning for what is in a loop, a line for each kind."""
+"""Calls that gloo carries are reported: a table at the end, a warning for calls in a loop, a line for each kind."""
 
 import pytest
 
@@ -95,7 +95,7 @@ dist.destroy_process_group()
 
 
 def test_calls_that_come_from_cpp_are_carried_and_counted(tmp_path):
-    """Also those whose names in C++ no Python group overrides; other groups keep their own back end."""
+    """Includes calls from C++ that no Python group can override; other groups keep their back end."""
     script = tmp_path / "script.py"
     script.write_text(FROM_CPP)
     said = launched(tmp_path, 2, str(script))

@@ -1,4 +1,4 @@
-"""PyTorch's collectives over the switches: scripts that name no module of ours."""
+"""PyTorch's collectives over the switches, in scripts that import no module of this project."""
 
 import json
 

@@ -1,10 +1,10 @@
-"""Accelerate, Lightning, DeepSpeed and Ray Train: their gradients cross the switches, and weights are gloo's.
+"""Accelerate, Lightning, DeepSpeed and Ray Train: their gradients cross the switches, and weights equal gloo's.
 
 Weights are compared for the linear network and gradient descent without momentum. There the loss is convex, and a step
 of 0.05 is below 2 / L (L, its largest curvature, is at most half of the mean square length of an image, about 10), so a
 step does not enlarge a difference of weights. A sum of two or three ranks differs from the exact one by at most
-n * 2^(e+h-31) (docs/protocol.md), which is below the rounding of float32, and gloo's by that rounding. What is left is
-that each step may round each weight differently: one unit in the last place of the largest weight, 2^-23 of it.
+n * 2^(e+h-31) (docs/protocol.md), which is below the rounding of float32, and gloo's by that rounding. So only
+the rounding of each weight in each step may differ: one unit in the last place of the largest weight, 2^-23 of it.
 """
 
 import importlib.metadata
@@ -28,7 +28,7 @@ SUMS = {"all_reduce", "reduce", "reduce_scatter"}
 
 
 def needs(name):
-    """Skip where a framework is missing."""
+    """Skip if a framework is missing."""
     try:
         importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -39,7 +39,7 @@ def needs(name):
 
 @pytest.fixture
 def place():
-    """Environment of a run, in whose folders nothing may be left."""
+    """Environment of a run, whose folders must be empty afterwards."""
     with tempfile.TemporaryDirectory(prefix="p4r") as folder:
         yield {"TMPDIR": folder, "XDG_STATE_HOME": f"{folder}/state", "COLUMNS": "120", "HF_HUB_OFFLINE": "1"}
         assert remains(folder) == []
@@ -48,7 +48,7 @@ def place():
 
 
 def rows(said):
-    """(call, type, carrier) of the table at the end -> bytes."""
+    """Return the table at the end as {(call, type, carrier): bytes}."""
     found = {}
     for line in said.splitlines():
         cells = line.split()
@@ -58,7 +58,7 @@ def rows(said):
 
 
 def check_gradients(said, ranks):
-    """All of them crossed the switches."""
+    """Check that all gradients crossed the switches."""
     table = rows(said)
     print(*table.items(), sep="\n")
     floats = {key: octets for key, octets in table.items() if key[1] in ("float32", "bfloat16", "float16")}
@@ -68,7 +68,7 @@ def check_gradients(said, ranks):
 
 
 def check_weights(ours, theirs):
-    """Those of gloo, but for one rounding of each step."""
+    """Check that weights equal those of gloo, except for one rounding per step."""
     mine, other = torch.load(ours)["parameters"], torch.load(theirs)["parameters"]
     assert sum(one.numel() for one in mine) == PARAMETERS
     largest = max(float(one.abs().max()) for one in other)
@@ -100,7 +100,7 @@ def test_ray_starts_ranks_whose_gradients_cross_the_switches(tmp_path, place):
     needs("ray")
     script = [sys.executable, str(ROOT / "scripts" / "train_ray.py"), "--ranks", "2", *SAME]
     place |= {"RAY_TMPDIR": place["TMPDIR"], "RAY_USAGE_STATS_ENABLED": "0"}
-    place |= {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "300"}  # on a busy machine
+    place |= {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "300"}  # for a busy machine
     said = ran([*script, "--save", str(tmp_path / "ours")], tmp_path, 500, place)
     check_gradients("\n".join(line.partition(")\x1b[0m")[2] for line in said.splitlines()), 2)
     gloo = [*script, "--backend", "gloo", "--save", str(tmp_path / "theirs")]

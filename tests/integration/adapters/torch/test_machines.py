@@ -1,4 +1,4 @@
-"""torchrun on several machines: the same sums and the same result as on one, and a key of the user's own."""
+"""torchrun on several machines: the same sums and results as on one, with a key that the user chose."""
 
 import json
 import shutil
@@ -51,7 +51,7 @@ def test_torchrun_on_two_machines_has_the_result_of_one(tmp_path, own_key, own_f
 
         more["P4REDUCE_JOB_PEM"] = str(tmp_path / "job.pem")
         (tmp_path / "job.pem").write_text(make_key())
-    short = tempfile.mkdtemp(prefix="p4r", dir="/tmp")  # for paths of sockets
+    short = tempfile.mkdtemp(prefix="p4r", dir="/tmp")  # socket paths must be short
     home, temporary = Path(short, "home"), Path(short, "tmp")
     if own_files:
         more |= {"HOME": str(home), "TMPDIR": str(temporary), "P4REDUCE_CACHE": str(cache_directory())}
@@ -79,7 +79,7 @@ def test_torchrun_on_two_machines_has_the_result_of_one(tmp_path, own_key, own_f
             for number, enter in enumerate(enters):
                 look = [*enter, "sh", "-c", look_for, "sh", str(home), str(number), str(temporary)]
                 assert subprocess.run(look, capture_output=True, text=True, check=True).stdout == ""
-            assert [*home.iterdir()] == []  # what machines write stays theirs
+            assert [*home.iterdir()] == []  # machines write nothing here
     shutil.rmtree(short)
     print(*there, sep="\n")
     assert [one.returncode for one in started] == [0, 0]

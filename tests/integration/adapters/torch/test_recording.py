@@ -1,4 +1,4 @@
-"""Traces of real trainings: DDP, FSDP and a pipeline, recorded and played unchanged."""
+"""Traces of real trainings: DDP, FSDP and a pipeline, recorded and replayed unchanged."""
 
 import json
 
@@ -13,12 +13,12 @@ pytest.importorskip("torch", reason=WHY_NOT)
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(not LONG, reason=WHY_LONG)]
 NETWORK = {"topology": "star8", "rate": "10G"}
 INSTALLING_US = 1000
-"""of a job; jobs of a replay are there when it begins"""
+"""installation of a job, which a replay does before it begins"""
 
 
 @pytest.mark.parametrize(("kind", "jobs"), [("ddp", 1), ("fsdp1", 1), ("fsdp2", 2), ("pipeline", None)])
 def test_a_training_is_played_as_it_was(tmp_path, kind, jobs):
-    """jobs: that are installed while it trains, at most; None: messages are flows in a launch, packets here."""
+    """``jobs``: most that are installed; None: messages are flows in a launch, but packets in a replay."""
     script = (str(HERE / "trained.py"), kind)
     network = ("-t", NETWORK["topology"], "--rate", NETWORK["rate"])
     launched(

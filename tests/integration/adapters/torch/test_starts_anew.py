@@ -1,4 +1,4 @@
-"""torchrun starts ranks anew, and a process makes its group again; often: make soak-restarts, make soak-torch."""
+"""Restarts by torchrun, and repeated creation of the process group; soaks: make soak-restarts, make soak-torch."""
 
 import pytest
 

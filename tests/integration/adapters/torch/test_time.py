@@ -1,4 +1,4 @@
-"""How long DDP's buckets take in virtual time, and that they overlap the backward pass."""
+"""Virtual time of DDP's buckets, and their overlap with the backward pass."""
 
 import json
 
@@ -12,7 +12,7 @@ from tests.support.torch_scripts.starting import HERE, LONG, WHY_LONG, WHY_NOT, 
 pytest.importorskip("torch", reason=WHY_NOT)
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(not LONG, reason=WHY_LONG)]
 BUCKET = 1_000_000
-"""bytes; smaller collectives are DDP's own, at its start"""
+"""bytes; smaller collectives belong to DDP's start-up"""
 
 
 STEPS = """
@@ -41,13 +41,13 @@ def test_steps_that_a_script_marks_are_those_of_the_result(tmp_path, start):
     assert (result["experiment"]["repeat"], network["steps"], network["steps_by"]) == (5, 5, "marks")
     sums = [at for at, one in enumerate(every) if one["operation"] == "all_reduce"]
     assert len(sums) == 1 + 2 + 3 + 4
-    # DDP's start waits for what gloo carries, and is the longest: of five steps that of three sums is the median.
-    median = every[sums[2] + 1 : sums[5] + 1]  # nothing but a mark waits for these
+    # DDP's start waits for gloo and is longest; of five steps, the one with three sums is the median.
+    median = every[sums[2] + 1 : sums[5] + 1]  # only a mark waits for these
     assert network["communication_ps"] == sum(one["communication_ps"] for one in median)
 
 
 def second_step(folder):
-    """Its buckets: in the first step DDP sums all gradients at once, since it does not know their order yet."""
+    """Return the second step's buckets: in the first, DDP sums all gradients at once, not knowing their order."""
     collectives = json.loads((folder / "result.json").read_text())["network"]["collectives"]
     found = [one for one in collectives if one["operation"] == "all_reduce" and 4 * one["elements"] >= BUCKET]
     assert sum(one["elements"] for one in found[1:]) == found[0]["elements"]
@@ -68,14 +68,14 @@ def test_buckets_overlap_the_backward_pass(tmp_path):
     step = second_step(tmp_path)
     starts = [one["start_ps"] for one in step]
     assert starts == sorted(set(starts))
-    assert starts[-1] - starts[0] > 0.01e12  # they begin as gradients come, not when all are there
+    assert starts[-1] - starts[0] > 0.01e12  # buckets begin as gradients arrive, not after the last one
     together = step[-1]["done_ps"] - starts[0]
     assert together < 0.02e12 + sum(one["communication_ps"] for one in step) / 2
     assert overlapped(tmp_path) > 0.5
 
 
 def test_measured_computation_overlaps_too(tmp_path):
-    """Of processor time as it was, ten times over: far longer than the sums, on any machine."""
+    """Measured processor time is multiplied by ten, far beyond the time of the sums on any machine."""
     measured = ("--compute", "measured:10")
     launched(
         tmp_path, 2, *measured, "-t", "star8", "--rate", "100G", "--out", str(tmp_path), str(HERE / "buckets.py"), "0"
@@ -87,7 +87,7 @@ def test_measured_computation_overlaps_too(tmp_path):
 
 
 def overlapped(folder):
-    """The share of rank 0's sums in the second step, by time, that its computation goes on beside; of timeline.json."""
+    """Return the share of rank 0's sum time in the second step that overlaps its computation, from timeline.json."""
     events = json.loads((folder / "timeline.json").read_text())["traceEvents"]
     spans = [event for event in events if event["ph"] == "X" and event["pid"] == 0]
     computing = [one for one in spans if one["name"] == "compute"]
@@ -141,7 +141,7 @@ dist.destroy_process_group()
     ],
 )
 def test_a_pipeline_takes_the_time_of_its_packets(tmp_path, ranks, topology, size, batches, order):
-    """What ranks sent, waited for and computed, played once more as packets: within 5 % of the time of the script."""
+    """Sends, receives and computation replayed as packets take within 5 % of the script's time."""
     script, network = tmp_path / "script.py", ("-t", topology, "--rate", "10G")
     script.write_text(PIPELINE)
     given = (str(script), str(size), str(batches), order)
@@ -193,7 +193,7 @@ if rank in (1, 3):
     print("took pair", rank, dist.group.WORLD.time.now - before)
 dist.destroy_process_group()
 """
-LEAST = {  # bytes on the busiest link
+LEAST = {  # least bytes on the busiest link
     "gather": 3e6, "scatter": 3e6, "max": 1.5e6, "int64": 1.5e6, "float64": 1.5e6, "reduce": 1.5e6, "broadcast": 3e6,
     "reduce_scatter": 7.5e5, "all_gather": 3e6, "list": 1200, "uneven": 1.2e6, "alike": 100, "any": 1e6, "batch": 1e6,
     "pair": 2e6,
@@ -201,7 +201,7 @@ LEAST = {  # bytes on the busiest link
 
 
 def test_what_gloo_carries_takes_the_time_of_flows(tmp_path):
-    """At least that of the busiest link, and little more: a tenth is headers, and a microsecond or two the way."""
+    """At least the time of the busiest link, and little more: a tenth for headers, one or two microseconds of delay."""
     script = tmp_path / "script.py"
     script.write_text(EVERY)
     said = launched(tmp_path, 4, "-t", "star8", "--rate", "10G", str(script))

@@ -1,4 +1,4 @@
-"""Training with PyTorch over the switches gives what it gives over gloo; ranks that end, end the others by name."""
+"""Training with PyTorch over the switches gives gloo's results; a rank that ends ends the others, which name it."""
 
 import os
 import subprocess
@@ -67,7 +67,7 @@ def test_detail_debug(tmp_path):
 
 @pytest.mark.parametrize("how", ["kill", "error"])
 def test_a_rank_that_ends_ends_the_others_with_its_name(tmp_path, how):
-    """Without anybody who watches the processes, as torchrun would."""
+    """No supervisor such as torchrun watches the processes."""
     ranks = []
     common = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
     for rank in range(3):

@@ -1,4 +1,4 @@
-"""What collectives return answers all that gloo's own works answer, also where only C++ still has it."""
+"""Work objects of collectives have the whole interface of gloo's works, even if only C++ still holds them."""
 
 import pytest
 
@@ -115,7 +115,7 @@ dist.destroy_process_group()
 
 
 def test_a_join_divides_by_the_ranks_that_are_there(tmp_path):
-    """DDP gives C++ the work that counts them, and forgets it."""
+    """DDP gives C++ the work that counts the ranks, and drops its own reference."""
     script = tmp_path / "script.py"
     script.write_text(JOIN)
     launched(tmp_path, 3, str(script), "p4reduce", str(tmp_path / "ours"))

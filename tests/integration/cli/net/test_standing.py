@@ -1,4 +1,4 @@
-"""``p4reduce net``: a network stands between commands, and nothing of it is left after 'down' or a kill and 'clean'."""
+"""``p4reduce net``: a network persists between commands; nothing is left after 'down', or after a kill and 'clean'."""
 
 import json
 import os
@@ -40,14 +40,14 @@ FOR_EVER = "import signal; print('up', flush=True); signal.pause()"
 
 
 def call(*arguments: str, code: int = 0) -> Result:
-    """A command, in this process: starting one costs more than what it does."""
+    """Run a command in this process, since starting a process costs more than the command."""
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == code, result.stderr
     return result
 
 
 def begin(*arguments: str) -> subprocess.Popen[str]:
-    """A command, in a process of its own: for those that become another program."""
+    """Start a command in a new process: for commands that replace themselves by another program."""
     command = [sys.executable, "-m", "p4reduce.cli.entry", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -93,7 +93,7 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def is_seen(name: str) -> None:
-    """Whoever looks on finds the frame on the four directions that it took or may have taken, and slots of nobody."""
+    """Check that an observer finds the frame on its four possible directions, and slots without an owner."""
     view = state.view_of(lambda run: run.name == name)
     assert view is not None
     with Look(view) as look:
@@ -121,11 +121,11 @@ def test_a_network_stands_until_it_is_taken_down(tmp_path: Path) -> None:
     shown = json.loads(call("net", "up", "star:hosts=2,rate=1G,delay=1ms", "--name", "lab", "--json").stdout)
     assert shown["hosts"]["h2"]["ip"] == "10.0.0.2"
     assert shown["switches"]["s1"]["interfaces"] == {"1": "s1-1", "2": "s1-2"}
-    assert shown["relayed"]  # a delay that is worth making
+    assert shown["relayed"]  # the delay is long enough to be simulated
     run = run_of("lab")
     assert [network["alive"] for network in json.loads(call("net", "list", "--json").stdout)] == [True]
 
-    # Frames cross it, and are seen at the switch's port.
+    # Frames cross the network, and are captured at the switch's port.
     file = tmp_path / "out.pcap"
     tap = begin("net", "pcap", "s1", "2", "--count", "1", "--out", str(file))
     assert first_line(tap, "stderr").startswith("capturing at s1-2")
@@ -142,7 +142,7 @@ def test_a_network_stands_until_it_is_taken_down(tmp_path: Path) -> None:
     assert (frame.src, frame.dst) == ("02:00:0a:80:00:01", "02:00:0a:00:00:02")
     assert bytes(frame[UDP].payload)[:5] == b"hello"
 
-    # What runs beside the switches knows where P4Runtime answers; exit codes are the program's.
+    # Programs run beside the switches get the P4Runtime addresses; the exit code is the program's.
     ask = (
         "import os, socket; a = os.environ['P4RUNTIME_ADDRESS'].split(':'); "
         "socket.create_connection((a[0], int(a[1]))); raise SystemExit(7)"
@@ -154,7 +154,7 @@ def test_a_network_stands_until_it_is_taken_down(tmp_path: Path) -> None:
     assert "make clients" in call("net", "shell", "s1", code=1).stderr
     assert "a run named 'lab' is there already" in call("net", "up", "star:hosts=1", "--name", "lab", code=1).stderr
 
-    # A program in a host goes with the network.
+    # A program in a host ends with the network.
     program = begin("net", "exec", "h1", "--", *PYTHON, FOR_EVER)
     assert first_line(program) == "up\n"
     call("net", "down")

@@ -1,4 +1,4 @@
-"""Whatever is thrown at a switch process, it answers with an error, goes on serving, and keeps its state whole."""
+"""Hostile requests to a switch process: it answers with errors, keeps serving, and its state stays consistent."""
 
 import contextlib
 import json
@@ -42,7 +42,7 @@ def owner(address):
 
 @pytest.fixture(autouse=True)
 def unharmed(owner):
-    """Afterwards the state is what it was and the primary may still write."""
+    """Check that the state is unchanged and the primary can still write."""
     before = owner.read(EVERYTHING)
     yield
     assert owner.read(EVERYTHING) == before
@@ -60,7 +60,7 @@ def test_bytes_that_are_no_grpc(address, chunks):
 
 
 def test_streams_that_open_and_vanish(address):
-    """More of them than a device takes clients; the slots are given back."""
+    """More streams than a device's limit of clients; their slots are freed."""
     for number in range(60):
         with contextlib.ExitStack() as stack:
             client = stack.enter_context(RawClient(address, election_id=number, role=f"role {number % 7}"))
@@ -148,7 +148,7 @@ def test_pipelines_that_do_not_match(owner):
     [(1 << 20, "bits of a cell"), (1 << 16, "bytes of registers, counters, meters and value sets")],
 )
 def test_registers_without_end_are_an_error_not_a_crash(owner, bits, said):
-    """Both sides agree on registers that no machine has room for."""
+    """P4Info and JSON agree on registers that exceed any machine's memory."""
 
     def endless(program, p4info):
         for array in program["register_arrays"]:
@@ -181,7 +181,7 @@ def test_calls_of_strangers(address, role, role_id, election_id, device_id):
 
 
 def test_a_batch_with_an_error_for_each_update(owner):
-    """Details come back as long as gRPC carries them."""
+    """Error details are returned up to gRPC's metadata limit."""
     with refused(StatusCode.UNKNOWN) as caught:
         owner.write(*[insert(1)] * 100)
     assert codes(details_of(caught.value)) == [StatusCode.ALREADY_EXISTS] * 100

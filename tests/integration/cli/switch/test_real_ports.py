@@ -1,4 +1,4 @@
-"""``p4reduce switch -i``: a P4 program between sockets of this machine, in a process of its own."""
+"""``p4reduce switch -i``: a P4 program between sockets of this machine, in a separate process."""
 
 import os
 import signal
@@ -23,14 +23,14 @@ FRAME = bytes.fromhex("00000000000102000000000a0900") + bytes(46)
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
-    """The loop is compiled here, where no deadline runs, and found on disk by the processes."""
+    """Compile the loop here, without a deadline; the processes find it on disk."""
     with lab(2):
         pass
 
 
 @pytest.fixture
 def hosts():
-    """Two sockets, each to be behind a port."""
+    """Two sockets, one for each port."""
     opened = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
     for host in opened:
         host.bind(("127.0.0.1", 0))
@@ -70,7 +70,7 @@ def test_a_controller_sets_the_program_and_its_entries_while_frames_flow(hosts):
     with running_switch(*options(hosts, (1, 7))) as switch:
         event = switch.event()
         connect(hosts, event)
-        hosts[0].send(FRAME)  # there is no program yet
+        hosts[0].send(FRAME)  # no program is loaded yet
         with RawClient(event["address"]) as client:
             client.arbitrate()
             client.set_pipeline(config())

@@ -30,7 +30,7 @@ def frame(number):
 
 
 def write_pcap(path, records):
-    """A pcap file with microseconds: (time in microseconds, frame)."""
+    """Write a pcap file with microsecond times from (time in microseconds, frame)."""
     data = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
     for time_us, content in records:
         data += struct.pack("<IIII", time_us // 10**6, time_us % 10**6, len(content), len(content)) + content
@@ -39,7 +39,7 @@ def write_pcap(path, records):
 
 
 def read_pcap(path):
-    """(nanoseconds, frame) of each record of a file that p4reduce wrote."""
+    """Return (nanoseconds, frame) of each record of a file that p4reduce wrote."""
     data, at, found = path.read_bytes(), 24, []
     assert data[:4] == struct.pack("<I", 0xA1B23C4D)
     while at < len(data):
@@ -99,12 +99,12 @@ def test_frames_wait_for_a_pipeline(tmp_path):
             client.arbitrate()
             client.set_pipeline(config())
             assert switch.event()["frames"] == 1
-            client.write(insert())  # it serves on
+            client.write(insert())  # the switch still serves
         assert switch.stop() == 0
 
 
 def test_with_a_program_frames_are_played_at_once(tmp_path):
-    """As simple_switch --use-files names them."""
+    """Files are named as by simple_switch --use-files."""
     write_pcap(tmp_path / "veth1_in.pcap", [(0, frame(1)), (1, b"cut")])
     interfaces = ("-i", f"1@{tmp_path / 'veth1'}", "-i", f"2@{tmp_path / 'veth2'}", "--use-files", "--once")
     with running_switch(json_path("entities"), *interfaces, *INTERPRETED) as switch:
@@ -116,7 +116,7 @@ def test_with_a_program_frames_are_played_at_once(tmp_path):
 
 
 def test_p4_source_is_compiled_on_the_way(tmp_path):
-    """The pipeline is there at once, and has the ids that a controller takes from p4c's P4Info."""
+    """The pipeline is loaded at once, with the ids of p4c's P4Info."""
     one = write_pcap(tmp_path / "one.pcap", [(0, frame(1))])
     source = json_path("entities").with_suffix(".p4")
     files = ("--pcap-in", f"1={one}", "--pcap-out", f"7={tmp_path / 'out.pcap'}", "--wait-signal", "--once")
@@ -142,7 +142,7 @@ def test_packets_out_run_through_the_program_and_packets_in_come_from_it(tmp_pat
             values = {"egress_port": b"\x05", "priority": b"\x00", "padding": b"\x00"}
             metadata = [p4r.PacketMetadata(metadata_id=m.id, value=values[m.name]) for m in out.metadata]
             client.send(p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=frame(9), metadata=metadata)))
-            client.arbitrate()  # streams are read in order: with this answer the packet has been through
+            client.arbitrate()  # streams are read in order, so the packet has been processed
             to_cpu = fy.P4TableEntry(
                 "exact_table", match=fy.Match(dst=1, ingress_port=3), action=fy.Action("forward", port=510)
             )
@@ -184,7 +184,7 @@ def test_any_address_with_tls(tmp_path):
 
 
 def run(*arguments):
-    """Exit code and stderr of a switch that cannot start."""
+    """Return exit code and stderr of a switch that cannot start."""
     command = [sys.executable, "-m", "p4reduce.cli.entry", "switch", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == ""

@@ -1,4 +1,4 @@
-"""The overlay MST with aggregation at hosts: its bytes against spff's, and one such tree carried by packets."""
+"""The overlay MST with aggregation at hosts: its bytes compared with spff's, and one such tree on packets."""
 
 from collections import Counter
 from random import Random
@@ -34,7 +34,7 @@ def bytes_of(topology, requests, *operations):
     )
 
 
-# An independent computation had 41.8 % and 31.7 % on tasks of its own.
+# An independent computation gave 41.8 % and 31.7 % on other tasks.
 @pytest.mark.parametrize(("network", "least", "most"), [("germany50", 0.34, 0.48), ("geant", 0.24, 0.38)])
 def test_bytes_of_hosts_that_add_up_lie_between_the_fixed_schedulers_and_the_switches(network, least, most):
     topology = load(f"wan:graph={network},rate=100G,access_rate=40G,delay=1us")
@@ -78,7 +78,7 @@ def test_a_link_without_room_is_named():
 
 @pytest.mark.parametrize("count", [1, 6])
 def test_a_tree_of_hosts_on_packets_stage_by_stage(count):
-    """Partial sums go up from host to host, the result comes down; every link carries what was predicted."""
+    """Partial sums go up from host to host, the result comes down; every link carries the predicted bytes."""
     topology = load("wan:graph=nobel-us,rate=10G,hosts=2")
     elements, lanes = 64 * 20 + 5, 64
     (task,) = drawn(topology, count, 1)
@@ -94,6 +94,6 @@ def test_a_tree_of_hosts_on_packets_stage_by_stage(count):
     assert np.allclose(total, np.sum(np.array(models, np.float64), axis=0), rtol=1e-5, atol=1e-5)
     assert measured.differences == ()
     assert measured.first_bytes == measured.predicted_bytes == measured.bytes > 0
-    # Two models over every path of the tree, and an empty frame the other way for each full one.
+    # Two models cross every path of the tree, with an empty frame in reverse for each full one.
     crossings = sum(len(tree.paths[edge]) - 1 for edge in tree.parent.items())
     assert measured.bytes == 2 * crossings * chunks(elements, lanes) * (frame_bytes(lanes) + HEADER_BYTES)

@@ -1,4 +1,4 @@
-"""Exponents announced ahead on packets through the P4 program: losses, and trees that change meanwhile."""
+"""Announced exponents on packets through the P4 program: with losses, and with trees that change meanwhile."""
 
 from dataclasses import replace
 
@@ -18,13 +18,13 @@ from p4switch.base.values import PS_PER_US
 
 SPINES = "leaf-spine:leaves=2,spines=2,hosts=2,rate=10G"
 SIZES = (6000, 9000, 300, 7000, 64, 8000)
-"""elements, of operations that are called at once; some have fewer chunks than the lead"""
+"""elements of operations that are called at once; some have fewer chunks than the lead"""
 
 
 @pytest.mark.parametrize("faults", [Faults(), Faults(loss=0.03, duplicate=0.02, reorder=0.02)])
 @pytest.mark.parametrize("changes", [(), (20, 45, 60)])
 def test_the_same_sums_whatever_happens(faults: Faults, changes: tuple[int, ...]) -> None:
-    """changes: microseconds after which the job goes on in another epoch, over the other spine."""
+    """``changes``: microseconds after which the job changes epoch and spine."""
     rng = np.random.default_rng(3)
     with (
         EmbeddedSwitches(load(SPINES), bundled(64)) as switches,

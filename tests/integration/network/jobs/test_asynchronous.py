@@ -1,4 +1,4 @@
-"""Workers that do not wait for each other: bounds, weights, and the order of their batches, on packets."""
+"""Workers with bounded staleness on packets: bounds, weights, and the order of their batches."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def described(**more) -> Description:
 
 
 def test_bounds_hold_on_packets_and_looser_ones_take_less_time():
-    """Weights and bytes are checked by the run itself."""
+    """The run itself checks weights and bytes."""
     took = {bound: run(described(staleness=bound)).jobs[0] for bound in (1, 3, None)}
     assert [took[bound].most_ahead for bound in (1, 3)] == [1, 3]
     assert took[None].most_ahead > 3
@@ -51,7 +51,7 @@ def test_bounds_hold_on_packets_and_looser_ones_take_less_time():
 
 @pytest.mark.parametrize("order", ["switch", "controller"])
 def test_whoever_is_behind_goes_first(order):
-    """Eight workers, one uplink, one of them twice as slow: less time, nothing sent again."""
+    """Eight workers on one uplink, one of them half as fast: less time, no resends."""
     topology = "leaf-spine:leaves=2,spines=1,hosts=8,servers=1,rate=40G,uplink=10G"
     hosts = tuple(f"h{number}" for number in range(9, 17))
     job = {"plan": "ps", "staleness": 2, "slowdowns": (1.0,) * 7 + (2.0,)}
@@ -65,7 +65,7 @@ def test_whoever_is_behind_goes_first(order):
 
 
 class Constant:
-    """Every worker pushes ones."""
+    """A model with which every worker pushes ones."""
 
     def __init__(self, elements: int) -> None:
         self._ones = np.ones(elements, np.float32)
@@ -126,7 +126,7 @@ def test_what_cannot_be_installed():
 
 @pytest.mark.parametrize("staleness", [0, 2, None])
 def test_the_digits_are_learned_and_every_gradient_counts_once(staleness):
-    """The run holds the weights against the sum of all gradients in float64."""
+    """The run compares the weights with the float64 sum of all gradients."""
     job = JobDescription(FAR, "server1", 0, 10_000_000, plan="ps", staleness=staleness, model="digits")
     found = run(Description(UPLINK, (job,), rounds=10)).jobs[0].scores
     assert [score.rounds for score in found] == list(range(1, 11))

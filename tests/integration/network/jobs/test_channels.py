@@ -1,4 +1,4 @@
-"""Several (job, epoch) pairs of one task, on packets: layers by urgency, a tensor over several spines."""
+"""Several (job, epoch) pairs of one task on packets: layers by urgency, a tensor over several spines."""
 
 from dataclasses import replace
 
@@ -17,12 +17,12 @@ from p4reduce.workers.records import Collective
 
 SPINES = "leaf-spine:leaves=2,spines=2,hosts=2,rate=20G,uplink=10G"
 FRAME_PS = 1110 * 8 * 100
-"""a full frame with its gaps at 10 Gb/s"""
+"""time of a full frame with its overhead at 10 Gb/s"""
 
 
 @pytest.mark.parametrize("model", ["vgg16", "resnet50"])
 def test_urgent_layers_first(model):
-    """Communication takes as long as computing: four channels hide nearly all of it."""
+    """Communication takes as long as computation: four channels hide nearly all of it."""
     about = LayerDescription("star:hosts=2,rate=10G", model, 0, scale=512, iterations=5)
     about = replace(about, compute_ps=sum(-(-size // 256) for size in about.elements) * FRAME_PS)
     one, four = (run_layers(replace(about, channels=channels)) for channels in (1, 4))
@@ -31,7 +31,7 @@ def test_urgent_layers_first(model):
 
 
 def shared(trees: int, elements: int) -> tuple[int, list[str]]:
-    """Time of an all-reduce over so many trees, and their roots."""
+    """Return the time of an all-reduce over a number of trees, and their roots."""
     with EmbeddedSwitches(load(SPINES), bundled(256)) as switches, JobNetwork(switches) as network:
         clockwork = Clockwork(network)
         channels = TaskChannels.install(

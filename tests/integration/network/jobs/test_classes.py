@@ -1,4 +1,4 @@
-"""Classes on the whole way, on packets: hosts, queues, time-outs, congestion marks."""
+"""Traffic classes end to end on packets: hosts, queues, time-outs, congestion marks."""
 
 from dataclasses import replace
 
@@ -26,13 +26,13 @@ ELEMENTS = 20_000
 
 
 def at_phi(topology: str, jobs: list[JobDescription], phi: float) -> Description:
-    """All jobs with so much computation, and as many rounds as show who waits."""
+    """Run all jobs with a given share of computation, for enough rounds to show who waits."""
     alone = run(Description(topology, (jobs[0],), rounds=3)).jobs[0].iteration_ps
     return Description(topology, tuple(with_phi(job, round(alone), phi) for job in jobs), rounds=6)
 
 
 def over_alone(description: Description, result: PrioritiesResult) -> list[float]:
-    """Completion times over those of the jobs alone."""
+    """Return completion times relative to those of the jobs alone."""
     alone = [run(description.only(number)).jobs[0].completion_ps for number in range(len(description.jobs))]
     return [job.completion_ps / own for job, own in zip(result.jobs, alone, strict=True)]
 
@@ -52,7 +52,7 @@ def test_two_jobs_on_the_same_hosts():
 
 
 def test_which_class_all_have_does_not_matter():
-    """Hosts, queues and time-outs are as without classes: one class everywhere changes no time and no byte."""
+    """A single class everywhere changes no time and no byte."""
     results = []
     for priority in (None, 0, 4):
         with (
@@ -75,7 +75,7 @@ def test_which_class_all_have_does_not_matter():
 
 
 def test_starved_jobs_do_not_send_again(monkeypatch):
-    """Four jobs whose frames meet on one uplink all the time; without wider time-outs the low ones give up waiting."""
+    """Four jobs contend for one uplink; without wider time-outs, low classes would time out while they wait."""
     jobs = [
         JobDescription((f"h{n + 1}", f"h{n + 5}"), f"server{n + 1}", ELEMENTS, 1_000_000, name=str(n)) for n in range(4)
     ]
@@ -88,7 +88,7 @@ def test_starved_jobs_do_not_send_again(monkeypatch):
 
 @pytest.mark.parametrize("classes", [(1, 6), (4, 4)])
 def test_marks_go_by_the_queue_that_is_full(classes):
-    """Two jobs behind one uplink, one of which has several frames there for each of the other."""
+    """Two jobs on one uplink, one of which queues several frames for each of the other's."""
     settings = SwitchSettings(ecn_threshold=8)
     with (
         EmbeddedSwitches(load(UPLINK), bundled(64), settings=settings) as switches,
@@ -110,7 +110,7 @@ def test_marks_go_by_the_queue_that_is_full(classes):
 
 
 def test_a_class_may_change_while_a_job_runs():
-    """Hosts and switches follow; epochs of the job are still taken out with it."""
+    """Hosts and switches follow, and the job's epochs are removed with it."""
     with EmbeddedSwitches(load(UPLINK), bundled(64)) as switches:
         plan = switches.controller.start_job(PlanRequest("steiner", 1, workers=("h1", "h5"), priority=2))
         assert switches.controller.change_priority(plan, 6) == 3
@@ -141,7 +141,7 @@ def test_jitter_is_the_same_alone_and_among_others():
 
 @pytest.mark.parametrize(("point", "overtakes"), [(46, True), (8, False), (0, False)])
 def test_plain_ipv4_waits_in_the_queue_of_its_code_point(tmp_path, point, overtakes):
-    """A packet of somebody else in the middle of a job's frames, at an uplink where these queue."""
+    """A foreign packet among a job's frames at a congested uplink."""
     settings = SwitchSettings(dscp_classes={46: 6, 8: 1})
     with (
         EmbeddedSwitches(load(UPLINK), bundled(64), settings=settings) as switches,

@@ -1,4 +1,4 @@
-"""Guessed exponents on packets through the P4 program: losses, trees that change meanwhile, frames as predicted."""
+"""Guessed exponents on packets through the P4 program: losses, changing trees, and predicted frame counts."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ SIZES = (6000, 500, 6000, 64, 6000, 500, 64, 6000)
 
 
 def inputs(rng: np.random.Generator, size: int, workers: int) -> list[Floats]:
-    """Of magnitudes that differ by chunk, and some of them by operation."""
+    """Return inputs whose magnitudes differ by chunk, and some by operation."""
     scale = np.exp2(np.arange(size) // 64 % 7).astype(np.float32)
     given = [rng.standard_normal(size).astype(np.float32) * scale for _ in range(workers)]
     given[0][rng.integers(0, size, 2)] *= np.float32(2.0 ** rng.integers(4, 20))
@@ -34,7 +34,7 @@ def inputs(rng: np.random.Generator, size: int, workers: int) -> list[Floats]:
 @pytest.mark.parametrize("faults", [Faults(), Faults(loss=0.001, duplicate=0.02), Faults(loss=0.03, reorder=0.02)])
 @pytest.mark.parametrize("changes", [(), (60, 90, 130)])
 def test_the_sums_of_the_oracle_whatever_happens(in_a_row: bool, faults: Faults, changes: tuple[int, ...]) -> None:
-    """changes: microseconds after which the job goes on in another epoch, over the other spine."""
+    """``changes``: microseconds after which the job changes epoch and spine."""
     rng = np.random.default_rng(3)
     with (
         EmbeddedSwitches(load(SPINES), bundled(64)) as switches,

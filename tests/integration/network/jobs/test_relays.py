@@ -1,4 +1,4 @@
-"""Trees of switches and workers that add up, through the P4 program: exact sums under losses, bytes as predicted."""
+"""Trees of switches and aggregating workers, through the P4 program: exact sums under losses, predicted bytes."""
 
 import random
 
@@ -22,7 +22,7 @@ RACKS = "leaf-spine:leaves=3,spines=2,hosts=2,servers=0,rate=10G,capable=leaf*"
 
 
 def draw(topology: Topology, rng: random.Random) -> TreeLayout:
-    """Any tree: switches with two children or more, workers with any number."""
+    """Draw a tree: switches with at least two children, workers with any number."""
     workers = [worker.name for worker in topology.workers]
     rng.shuffle(workers)
     inside = rng.sample([switch.name for switch in topology.switches if switch.capable], rng.randint(0, 3))
@@ -67,7 +67,7 @@ def test_random_trees(seed: int) -> None:
 
 
 def counted(network: JobNetwork) -> dict[tuple[str, int], tuple[int, int]]:
-    """First transmissions on every directed link, as hosts and switches sent them."""
+    """Return first transmissions on every directed link, as hosts and switches sent them."""
     return {hop: (one.inc_first_frames, one.inc_first_bytes) for hop, one in network.fabric.links.items()}
 
 

@@ -1,4 +1,4 @@
-"""Jobs of one class on the same links, on packets: none of them takes the others' frames for loss."""
+"""Jobs of one class on shared links, on packets: no job takes the delay by others for loss."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ STAR = "star:hosts=8,rate=10G"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of broadcasts of several jobs at once."""
+    """Result of concurrent broadcasts of several jobs."""
 
     over: float
-    """time over that of the busiest link"""
+    """time relative to the busiest link's"""
     asks: int
     covers: list[int]
-    """of the last job that ran by itself, after all others"""
+    """the same for a last job that ran alone afterwards"""
 
 
 def broadcasts(
@@ -41,7 +41,7 @@ def broadcasts(
     loss: float = 0.0,
     stranger: bool = False,
 ) -> Outcome:
-    """Each job broadcasts so many elements from a host to all others, and begins ``apart_us`` after the one before."""
+    """Each job broadcasts ``elements`` from a host to all others, starting ``apart_us`` after the previous job."""
     rng = np.random.default_rng(len(elements))
     with (
         EmbeddedSwitches(load(topology), bundled(256)) as switches,
@@ -83,7 +83,7 @@ def _broadcast(network: JobNetwork, job: Job, array: np.ndarray) -> list[np.ndar
 
 
 def _busiest(jobs: Sequence[Job], elements: Sequence[int]) -> int:
-    """Time of the busiest link with all full frames, ps."""
+    """Return the time of the busiest link with all full frames, in ps."""
     taken: Counter[Hop] = Counter()
     for job, count in zip(jobs, elements, strict=True):
         plan = job.plan
@@ -106,7 +106,7 @@ def _busiest(jobs: Sequence[Job], elements: Sequence[int]) -> int:
     ],
 )
 def test_windows_that_open_at_once_are_no_loss(topology, jobs):
-    """Queues grow to the windows of all jobs before the first round trips have told of them."""
+    """Queues grow to the windows of all jobs before the first round trips are measured."""
     found = broadcasts(topology, [16_384 * (4 if jobs == 8 else 1)] * jobs)
     assert found.asks == 0
     assert found.over <= 1.06
@@ -114,7 +114,7 @@ def test_windows_that_open_at_once_are_no_loss(topology, jobs):
 
 @pytest.mark.parametrize(("jobs", "apart_us"), [(8, 11), (16, 11), (32, 3)])
 def test_jobs_that_come_one_after_the_other(jobs, apart_us):
-    """Each time-out knows of the jobs that are under way, also of those that came later."""
+    """Time-outs take account of all running jobs, including later ones."""
     assert broadcasts(STAR, [16_384] * jobs, apart_us=apart_us, rounds=2).asks == 0
 
 
@@ -134,5 +134,5 @@ def test_who_knows_of_no_other_job_asks_but_the_questions_bring_no_results():
 
 
 def test_what_is_lost_is_still_found():
-    """With 1 % of the frames lost; it was 7.7."""
+    """With 1 % of the frames lost; the ratio once was 7.7."""
     assert broadcasts(STAR, [32_768] * 8, loss=0.01).over < 1.5

@@ -1,4 +1,4 @@
-"""What a controller can ask of switches in real time works whoever runs them: a command, a network, a run."""
+"""P4Runtime requests to real-time switches work however they are run: by a command, a network or a run."""
 
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -33,7 +33,7 @@ Ports = Mapping[int, PortSpec]
 
 @dataclass
 class Running:
-    """A switch that runs: where its P4Runtime server answers, and the UDP port behind each of its ports."""
+    """A running switch: its P4Runtime address, and the UDP port behind each of its ports."""
 
     address: str
     listening: Callable[[int], tuple[str, int]]
@@ -52,21 +52,21 @@ class Sockets:
 
 
 def command(stack: ExitStack, ports: Ports) -> Running:
-    """``p4reduce switch``."""
+    """Run ``p4reduce switch``."""
     process = SwitchProcess("127.0.0.1:0", [1], cpu_port=510, recorder=PcapRecorder([]), ports={1: ports})
     stack.enter_context(process)
     return Running(process.server.address, lambda port: process.real.address("switch1", port))
 
 
 def network(stack: ExitStack, ports: Ports) -> Running:
-    """``p4reduce net``."""
+    """Run ``p4reduce net``."""
     name = TOPOLOGY.switches[0].name
     host = stack.enter_context(embedded(TOPOLOGY, {name: ports}, "127.0.0.1:0"))
     return Running(host.server.address, lambda port: host.switches.address(name, port))
 
 
 def run(stack: ExitStack, ports: Ports) -> Running:
-    """``p4reduce run --time real``; its controller has lost the switches to another one."""
+    """Run ``p4reduce run --time real``; its controller has lost the switches to another one."""
     target = EmbeddedTarget(Experiment(time="real"), TOPOLOGY, bundled(64), Sockets(ports), None)  # type: ignore[arg-type]
     stack.enter_context(target)
     name, address, _ = target.host.targets[0]
@@ -88,7 +88,7 @@ class World:
         self.client.arbitrate()
 
     def insert(self, port: int, to: int, *, idle_ns: int = 0) -> None:
-        """What comes in by a port of FRAME's kind goes to another."""
+        """Forward frames of FRAME's kind from one port to another."""
         made = fy.P4TableEntry(
             "exact_table", match=fy.Match(dst=1, ingress_port=port), action=fy.Action("forward", port=to)
         ).encode(schema())
@@ -96,7 +96,7 @@ class World:
         self.client.write(p4r.Update(type=p4r.Update.INSERT, entity=made))
 
     def told(self, kind: str) -> Any:
-        """The next message of this kind on the stream."""
+        """Return the next message of a kind on the stream."""
         while (message := self.client.receive()).WhichOneof("update") != kind:
             pass
         return getattr(message, kind)
@@ -140,7 +140,7 @@ def test_a_digest_reaches_the_controller(world: World) -> None:
     made = fy.P4DigestEntry("report_t", max_list_size=10, max_timeout_ns=MILLISECOND).encode(schema("control"))
     world.client.write(p4r.Update(type=p4r.Update.INSERT, entity=made))
     world.hosts[1].send(bytes([6, 7, 0, 5]) + bytes(50))
-    (sample,) = world.told("digest").data  # the list never fills: somebody looks at the time
+    (sample,) = world.told("digest").data  # the list never fills, so the time-out must send it
     assert sample.struct.members[0].bitstring == b"\x05"
 
 
@@ -149,7 +149,7 @@ def test_an_entry_that_nothing_hits_is_reported(world: World) -> None:
     world.insert(1, 2, idle_ns=MILLISECOND)
     told = world.told("idle_timeout_notification")
     assert [one.idle_timeout_ns for one in told.table_entry] == [MILLISECOND]
-    assert told.timestamp > 10**18  # of the wall clock
+    assert told.timestamp > 10**18  # wall-clock time
 
 
 def test_frames_up_to_the_switch_s_own_limit_pass(world: World) -> None:

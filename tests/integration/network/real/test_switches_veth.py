@@ -1,6 +1,6 @@
-"""The embedded switch between veth pairs of the kernel: rings that wrap, tags, queues of the kernel that are full.
+"""The embedded switch between veth pairs of the kernel: wrapping rings, VLAN tags, full kernel queues.
 
-Each test runs a function of this file in a process of its own, in a network namespace of its own.
+Each test runs a function of this file in a separate process and network namespace.
 """
 
 import json
@@ -56,7 +56,7 @@ def test_an_interface_that_goes_down_loses_frames_and_nothing_else():
 
 
 def hosts(rate_bps: int = 0) -> list[socket.socket]:
-    """Two veth pairs s1-o1 and s2-o2, s2 shaped by the kernel; a socket at o1 and o2 each."""
+    """Make two veth pairs s1-o1 and s2-o2, with s2 shaped by the kernel, and sockets at o1 and o2."""
     without_ipv6()
     with netlink() as route:
         for number in (1, 2):
@@ -78,7 +78,7 @@ def hosts(rate_bps: int = 0) -> list[socket.socket]:
 
 
 def switch(**options: object) -> RealSwitches:
-    """Sends a frame by the port that its first byte names, and numbers those of each port in bytes 2 and 3."""
+    """A switch that sends a frame by the port in its first byte, and numbers each port's frames in bytes 2 and 3."""
     device = Device(load_program(json.loads(json_path("ten_lines").read_text())))
     shaped = bool(options.pop("shaped", False))
     ports = {1: Veth("s1"), 2: Veth("s2", shaped=shaped)}

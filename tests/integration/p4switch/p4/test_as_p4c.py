@@ -1,4 +1,4 @@
-"""What the front end compiles does what BMv2 did with p4c's output, and what p4c's output does on the interpreter."""
+"""The front end's output behaves as p4c's does on BMv2 and on the interpreter."""
 
 import random
 
@@ -46,14 +46,14 @@ def test_random_cases_as_p4c(name, seed):
 
 @pytest.mark.parametrize("name", COMPARED)
 def test_every_way_through_a_program_as_p4c(name):
-    """Frames that follow the parser, entries for what they look up; all cells of all registers and counters."""
+    """Frames follow the parser, entries match their look-ups; all registers and counters are compared."""
     pair = Pair(SUITES[name].path, name, cases=2, packets=40)
     assert pair.differs(compiled(SOURCES[name]).json) == ""
 
 
 @pytest.mark.parametrize("name", ["stacks", "unions"])
 def test_such_cases_notice_changes_of_the_program(name):
-    """Else that they find nothing would say nothing; make differential-p4 does this with many programs."""
+    """Mutants prove that the cases can fail; make differential-p4 does this with many programs."""
     pair = Pair(SUITES[name].path, name, cases=3, packets=60)
     source, rng = SOURCES[name], random.Random(name)
     plain, noticed, made = bare(compiled(source).json), 0, 0
@@ -79,7 +79,7 @@ def test_compile_p4_gives_a_program():
 
 
 def test_an_action_has_its_variables_once_whichever_table_runs_it():
-    """As with p4c: a register read beyond its end leaves what the action left there in the table before."""
+    """As with p4c: a register read out of bounds leaves the value from the action's previous run."""
     json = compiled(SOURCES["state"]).json
     reads = [
         primitive["parameters"][0]["value"]

@@ -83,7 +83,7 @@ def test_an_unknown_atomicity_is_refused(client):
 
 
 def test_packets_see_all_of_a_batch_or_nothing(server, client):
-    """A driver that runs packets under the lock finds the two entries together, always."""
+    """A driver that runs packets under the lock always finds both entries or none."""
     device, stop, halves = server.device(1), threading.Event(), []
     table = device.tables["EntitiesIngress.exact_table"]
     looks = 0
@@ -129,7 +129,7 @@ def counter(index):
 
 
 def ternary(kind, mask, priority, padding):
-    """Mask 0 matches everything: its match is empty. ``padding`` writes the same key in more bytes."""
+    """Mask 0 matches everything, so its match is empty. ``padding`` writes the same key in more bytes."""
     match = fy.Match(dst=(1 & mask, mask)) if mask else fy.Match()
     entity = fy.P4TableEntry(
         "ternary_table", match=match, action=fy.Action("mark", tag=1, src=2), priority=priority
@@ -193,7 +193,7 @@ PROFILE_STATE = [p4r.Entity(action_profile_member=p4r.ActionProfileMember()), EV
 @settings(max_examples=examples(25, 60), deadline=None)
 @given(st.lists(PROFILE_UPDATES, max_size=6), st.lists(PROFILE_UPDATES, max_size=6))
 def test_members_in_use_count_in_the_trial(first, batch):
-    """Whether a member may go depends on entries that the batch does not name."""
+    """A member can be removed only if no entry outside of the batch uses it."""
     device, twin = forwarding("control"), forwarding("control")
     for each in (device, twin):
         each.write(first)

@@ -1,4 +1,4 @@
-"""Clients that nobody here wrote, each in its own environment, against ``p4reduce switch``.
+"""Third-party clients, each in its own environment, against ``p4reduce switch``.
 
 ``make clients`` installs p4runtime-shell 0.0.6 and p4net; finsy is in ours. See tests/support/clients.
 """
@@ -30,7 +30,7 @@ def needs(client):
 
 
 def session(client, script, *arguments):
-    """Runs a script in a client's environment; what it saw."""
+    """Run a script in a client's environment; return its results."""
     # The clients' generated messages are older than the protobuf beside them; p4net sets this itself when imported.
     environment = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
     environment.pop("PYTHONPATH", None)
@@ -51,7 +51,7 @@ SHELL_SAW = {
     "direct": [0],
     "replicas": [[1, 1], [2, 1]],
     "register": REGISTER,
-    # The program puts no packet_in header on packets out that it sends to the CPU port: two bytes are taken for it.
+    # The program adds no packet_in header to packets out sent to the CPU port: two payload bytes are taken for it.
     "packets_in": ["000000010200000000aa08007061796c6f6164"],
 }
 

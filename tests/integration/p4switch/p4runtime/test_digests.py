@@ -1,4 +1,4 @@
-"""Digests over gRPC: sent to the primary, acknowledged by it; and finsy as a client of what control.p4 has."""
+"""Digests over gRPC: sent to the primary and acknowledged by it; and finsy as a client of control.p4's features."""
 
 import asyncio
 
@@ -43,7 +43,7 @@ def test_the_primary_gets_a_sample_again_once_it_has_acknowledged_it(server, pri
     first = primary.receive().digest
     assert (first.digest_id, first.list_id, len(first.data)) == (digest_id, 1, 1)
     acknowledge(primary, digest_id, 1)
-    primary.arbitrate()  # answered in order: the acknowledgement has been handled
+    primary.arbitrate()  # answered in order, so the acknowledgement has been handled
     learn(server, 5)
     assert primary.receive().digest.list_id == 2
 
@@ -81,7 +81,7 @@ def test_wrong_acknowledgements_are_answered(server, primary):
     assert error.digest_list_ack.digest_list_ack.digest_id == digest_id
     acknowledge(primary, 99, 1)
     assert primary.receive().error.canonical_code == StatusCode.NOT_FOUND
-    acknowledge(primary, digest_id, 99)  # of a list that nobody knows: as if it were acknowledged already
+    acknowledge(primary, digest_id, 99)  # an unknown list counts as acknowledged
     assert primary.arbitrate().device_id == 1
 
 

@@ -1,4 +1,4 @@
-"""Idle time-outs, in a time that the test drives."""
+"""Idle time-outs, with a clock that the test moves."""
 
 import finsy as fy
 import pytest
@@ -38,7 +38,7 @@ class World:
         self.server.stop()
 
     def after(self, seconds):
-        """Lets time pass and looks; how many entries were reported."""
+        """Advance the clock and check for idle entries; return the number reported."""
         self.now += int(seconds * SECOND)
         return self.server.report_idle()
 
@@ -87,7 +87,7 @@ def test_a_hit_puts_it_off(world):
     world.client.write(update())
     world.after(4)
     world.packet()
-    assert world.after(1) == 0  # the hit is seen here
+    assert world.after(1) == 0  # this check notices the hit
     assert world.after(4.9) == 0
     assert world.after(0.2) == 1
     world.packet(port=9)

@@ -109,7 +109,7 @@ WHOLE_STATE = [
 
 
 def state_updates():
-    """One update of every kind."""
+    """Return one update of every kind."""
     described = schema()
     counted = entry(9).encode(described)
     counted.table_entry.counter_data.packet_count = 4

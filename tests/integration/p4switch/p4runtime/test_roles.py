@@ -1,4 +1,4 @@
-"""Roles over gRPC: arbitration for each, and what their configurations allow."""
+"""Roles over gRPC: arbitration for each role, and the rights that its configuration grants."""
 
 import contextlib
 
@@ -147,7 +147,7 @@ def test_packets_reach_the_roles_that_want_them(connect, owner, server):
         assert server.packet_in(1, header(port) + b"payload%d" % port)
     assert [owner.receive().packet.payload for _ in range(2)] == [b"payload2", b"payload3"]
     assert some.receive().packet.payload == b"payload3"
-    deaf.bid(5)  # the next thing that it hears is the answer to this
+    deaf.bid(5)  # its next message is the answer to this
     assert deaf.receive().WhichOneof("update") == "arbitration"
 
 
@@ -190,7 +190,7 @@ def test_other_configurations_are_refused(server):
 
 
 def test_roles_by_number(connect, owner, server):
-    """What clients of P4Runtime before 1.4 send."""
+    """Clients before P4Runtime 1.4 send role numbers."""
     with RawClient(server.address) as old:
         old.send(p4r.StreamMessageRequest(arbitration=bid(9, role_id=7)))
         answer = old.receive().arbitration
@@ -205,7 +205,7 @@ def test_roles_by_number(connect, owner, server):
 @settings(max_examples=examples(25, 60), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.text(max_size=3), st.integers(0, 5), st.booleans()), max_size=80))
 def test_arbitration_never_fails_inside_and_one_primary_a_role(steps):
-    """Clients come, change and go; each role's primary is its live client of highest id."""
+    """Clients connect, change and leave; each role's primary is its connected client with the highest id."""
     arbitration, live = Arbitration(1), {}
     for client, role, election_id, leaves in steps:
         if leaves:

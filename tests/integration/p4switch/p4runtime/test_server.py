@@ -1,4 +1,4 @@
-"""The P4Runtime server itself: life, lock, devices."""
+"""The P4Runtime server itself: life cycle, lock, devices."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Status codes as BMv2 answered them: recorded updates and reads, replayed without it (tests/data/bmv2)."""
+"""Status codes recorded from BMv2: its updates and reads are replayed without it (tests/data/bmv2)."""
 
 import re
 from dataclasses import replace
@@ -42,7 +42,7 @@ def test_every_code_is_that_of_bmv2_or_its_difference_has_a_name(tallies, progra
 
 
 def test_most_names_occur(tallies):
-    """The rest comes about in the longer runs of tests.support.conformance.codes only."""
+    """The rest occurs only in longer runs of tests.support.conformance.codes."""
     assert len(set().union(*(tally.named for tally in tallies.values()))) >= 26
 
 

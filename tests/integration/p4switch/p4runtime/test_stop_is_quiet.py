@@ -1,4 +1,4 @@
-"""A server that stops while gRPC's tasks of its calls are in their last turns: nothing on the user's terminal."""
+"""A server that stops while gRPC's tasks of its calls are finishing: nothing on the user's terminal."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ from p4switch.p4runtime.service import P4RuntimeService
 
 @pytest.mark.parametrize("turns", range(7))
 def test_a_call_that_ends_some_turns_of_the_loop_after_the_server(turns, monkeypatch, capfd):
-    """gRPC prints the traceback of a task that is cancelled between its handler's last turn and its own."""
+    """gRPC prints a traceback if a task is cancelled between the end of its handler and its own end."""
     begun, stopped = threading.Event(), asyncio.Event()
 
     async def slow(service, serialized, context):

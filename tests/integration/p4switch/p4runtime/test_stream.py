@@ -36,12 +36,12 @@ def connect(server):
 
 
 def status(update):
-    """Canonical code and election id of a notification."""
+    """Return canonical code and election id of a notification."""
     return StatusCode(update.status.code), U128.decode(update.election_id)
 
 
 def stream_error(client):
-    """The code with which a stream ends."""
+    """Return the code with which a stream ends."""
     with pytest.raises(grpc.RpcError) as caught:
         client.drain()
     return code_of(caught.value)
@@ -177,7 +177,7 @@ def test_packets_that_nobody_can_be_given(server, connect):
 
 
 def test_a_primary_that_does_not_read_is_not_waited_for(server, primary):
-    # What gRPC has not sent yet is queued up to a limit; from there on packets are lost, not the server's memory.
+    # Unsent packets are queued up to a limit; beyond it they are dropped, so memory is bounded.
     payload = bytes(4000)
     sent = [server.packet_in(1, HEADER + payload) for _ in range(4 * MAX_QUEUED)]
     assert not all(sent)

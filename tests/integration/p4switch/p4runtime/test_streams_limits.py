@@ -1,4 +1,4 @@
-"""Streams that never say anything, calls that never end, and a server that stops whatever they do."""
+"""Silent streams, calls that never end, and a server that stops despite them."""
 
 import contextlib
 import subprocess
@@ -29,12 +29,12 @@ def server():
 
 
 def own_threads():
-    """Of this process, those that the server has started, or that run its calls."""
+    """Return threads of this process that the server started, or that run its calls."""
     return [thread for thread in threading.enumerate() if thread.name.startswith("p4runtime")]
 
 
 class Mute:
-    """Streams on one channel that say nothing until ``go``."""
+    """Streams on one channel that send nothing until ``go``."""
 
     def __init__(self, address, count, message=None):
         self.channel = grpc.insecure_channel(address)
@@ -56,7 +56,7 @@ class Mute:
 
 
 def ended_with(call):
-    """The code with which a stream ends."""
+    """Return the code with which a stream ends."""
     with pytest.raises(grpc.RpcError) as caught:
         list(call)
     return code_of(caught.value)
@@ -76,7 +76,7 @@ def test_a_stream_must_bid_in_time():
         with RawClient(server.address) as client, Mute(server.address, 3) as mute:
             client.arbitrate()
             assert [ended_with(call) for call in mute.calls] == [StatusCode.DEADLINE_EXCEEDED] * 3
-            client.set_pipeline(config())  # who has bid in time stays
+            client.set_pipeline(config())  # a client that has bid in time stays connected
 
 
 def test_other_messages_are_no_bid():
@@ -90,7 +90,7 @@ def test_other_messages_are_no_bid():
 
 def test_too_many_mute_streams_end_the_oldest(server):
     with Mute(server.address, 1, GARBAGE) as first:
-        next(first.calls[0])  # the server has seen it: it answers the garbage
+        next(first.calls[0])  # the server's answer to the garbage shows that it has read it
         with Mute(server.address, MAX_UNBOUND + 1), RawClient(server.address) as client:
             assert ended_with(first.calls[0]) is StatusCode.RESOURCE_EXHAUSTED
             client.arbitrate()
@@ -111,7 +111,7 @@ def test_garbage_on_a_stream_is_answered_and_the_stream_goes_on(server, message)
 
 
 def stopped(server):
-    """Stops a server in a thread, which must come to its end."""
+    """Stop a server in a thread, and check that this ends."""
     thread = threading.Thread(target=server.stop, daemon=True)
     thread.start()
     thread.join(TIMEOUT)
@@ -155,7 +155,7 @@ def write_request():
 
 
 def test_a_stop_ends_a_read_that_nobody_takes(server):
-    """The client's flow control stops the answer in the middle."""
+    """The client's flow control blocks the answer halfway."""
     with RawClient(server.address) as client:
         client.arbitrate()
         client.set_pipeline(config("p4reduce-64"))
@@ -207,7 +207,7 @@ print(first == left(), first[1], left())
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files in /proc")
 def test_nothing_is_left_after_a_stop():
-    """Neither threads nor sockets, however often a server is started and stopped."""
+    """No threads or sockets are left, however often a server is started and stopped."""
     done = subprocess.run(
         [sys.executable, "-c", LEAVES_NOTHING], cwd=ROOT, timeout=120, capture_output=True, text=True, check=False
     )

@@ -19,7 +19,7 @@ def certificates(tmp_path_factory):
 
 
 def capabilities(address, ca, identity=None):
-    """The version that a client is told. Raises grpc.RpcError where it is not let in."""
+    """Return the version that a client is told. Raises grpc.RpcError if the client is rejected."""
     certificate, key = identity or (None, None)
     credentials = grpc.ssl_channel_credentials(
         root_certificates=ca.read_bytes(),

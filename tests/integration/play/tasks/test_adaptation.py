@@ -1,4 +1,4 @@
-"""Slots by value, moves and rescues on packets: what is decided, that it happens, and that weights stay the same."""
+"""Slots by value, moves and rescues on packets: decisions, their execution, and unchanged weights."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from tests.support.orchestrated.bench import (
 )
 
 FEW = 128
-"""slots of a switch: for one tree of these tasks"""
+"""slots of a switch: room for one tree of these tasks"""
 
 
 def racks():
@@ -39,7 +39,7 @@ def wanting(name, count, *, rounds=8, elements=4000, **more):
 
 
 def two_tasks():
-    """The second one, which comes later, saves more."""
+    """Return two tasks; the second, which arrives later, saves more."""
     return [
         Task("small", "server1", ("h1", "h2"), 2000, 12, 60 * PS_PER_US),
         Task("large", "server1", ("h3", "h4", "h5", "h6"), 8000, 8, 20 * PS_PER_US, arrival_ps=100 * PS_PER_US),
@@ -47,7 +47,7 @@ def two_tasks():
 
 
 def run(tmp_path, tasks, topology, *, switch_slots=None, during=None, background=None, **options):
-    """Run tasks; an open database in which all have ended."""
+    """Run tasks; return an open database in which all have ended."""
     with World(topology, PROGRAM, background=background) as world:
         store = open_store(tmp_path / "t.sqlite")
         store.submit(tasks)
@@ -106,7 +106,7 @@ def test_killed_between_any_two_steps_of_a_change_it_has_the_same_sums(tmp_path,
 
 
 def test_workers_move_to_where_a_round_is_quicker_and_the_model_goes_with_them(tmp_path):
-    """It begins over two racks with a thin link between them; when others have ended one rack has room for it."""
+    """The task begins across two racks with a thin link; when others end, one rack has room for it."""
     topology = leaf_spine(leaves=2, spines=1, hosts=4, servers=2, uplink="2G")
     tasks = [
         Task("a1", "server1", ("h1", "h2"), 2000, 4, 20 * PS_PER_US),
@@ -158,7 +158,7 @@ def test_a_host_that_dies_costs_a_round_where_moving_is_on(tmp_path):
 
 
 def test_a_tree_that_no_other_can_replace_makes_place_for_hosts_that_add_up(tmp_path):
-    """Both spines lose a leaf that is not needed: what switches cannot do hosts still can."""
+    """Both spines lose a leaf that is not needed: hosts take over the aggregation that switches cannot do."""
     topology = two_spines()
     tasks = [Task("t", "server1", ("h1", "h3", "h5"), 4000, 6, 20 * PS_PER_US)]
     (tmp_path / "whole").mkdir()
@@ -187,7 +187,7 @@ def test_a_tree_that_no_other_can_replace_makes_place_for_hosts_that_add_up(tmp_
 
 
 def test_data_are_read_on_packets_as_long_as_predicted(tmp_path):
-    """INA-aware placement predicts the reading; the hosts do it."""
+    """INA-aware placement predicts the reading time; the hosts need that time."""
     wanted = WantedHosts(2, ("h1", "server2", "server2"), 2_000_000)
     tasks = [Task("t", "", (), 2000, 2, 20 * PS_PER_US, wanted=wanted)]
     with run(tmp_path, tasks, racks(), placement="random") as store:
@@ -195,7 +195,7 @@ def test_data_are_read_on_packets_as_long_as_predicted(tmp_path):
         (why,) = [one["why"] for one in store.history.decisions("t") if one["what"] == "place"]
         first = store.history.rounds("t")[0]
         took_s = (first["started_ps"] - row.started_ps) / 1e12
-    assert row.task.workers[0] == "h1"  # it has one of the shards; the other worker, which is drawn, reads two
+    assert row.task.workers[0] == "h1"  # h1 has one of the shards; the other worker, chosen at random, reads two
     cluster = ClusterView(Racks(racks()), NetworkState(racks()), {}, {})
     predicted_s = cluster.read_seconds(wanted, row.task.workers)
     framing = frame_time_ps(frame_bytes(LANES), 10**10) / frame_time_ps(4 * LANES - 24, 10**10)

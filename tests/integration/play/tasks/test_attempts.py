@@ -1,4 +1,4 @@
-"""Tasks that begin anew where they would fail: from their checkpoints, to the weights of a run that nothing ended."""
+"""Tasks that restart from checkpoints instead of failing: their weights equal those of an undisturbed run."""
 
 import contextlib
 from dataclasses import replace
@@ -33,7 +33,7 @@ OTHER = Task("b", "server1", ("h2", "h4"), 3000, 6, 20 * PS_PER_US)
 
 @contextlib.contextmanager
 def site(tmp_path, *, kept=True):
-    """A network that keeps checkpoints, or does not, and a database."""
+    """A network, with or without checkpoints, and a database."""
     with (
         World(two_spines(), PROGRAM, checkpoints=tmp_path / "state" if kept else None) as world,
         open_store(tmp_path / "t.sqlite") as store,

@@ -1,4 +1,4 @@
-"""Traffic of others in an orchestrated network: measured as used, and decided by."""
+"""Background traffic in an orchestrated network: it is measured as used bandwidth, and decisions account for it."""
 
 import json
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ RATE = two_spines().link_at("h1", 1).rate_bps
 
 @dataclass
 class Run:
-    """What became of one task that arrives when there is something to see."""
+    """Result of one task that arrives after some measurements."""
 
     row: TaskRow
-    spines: list[set[str]]  # of each plan
-    before: dict  # bit/s on each link, from interfaces alone, until it came
-    seen: dict  # what the orchestrator took for background then
-    during: dict  # and at the end
+    spines: list[set[str]]  # spines of each plan
+    before: dict  # bit/s on each link before the task arrived, from interfaces alone
+    seen: dict  # background as seen by the orchestrator at that time
+    during: dict  # the same at the end
 
 
 def run(folder, background, demand_bps=RATE // 10, rounds=20):

@@ -1,4 +1,4 @@
-"""Tasks whose hosts exchange blocks all to all over ordinary links: sums, bytes, kills, deaths, moves, flow model."""
+"""All-to-all tasks over ordinary links: sums, bytes, kills, deaths, moves, flow model."""
 
 import random
 from collections import Counter
@@ -33,14 +33,14 @@ BESIDE = Task("t", "h6", ("h2", "h4", "h5"), 3000, 4, 10 * PS_PER_US)
 
 
 def run(tmp_path, tasks, *, topology=None, damage=lambda world: None, kills=(), time="virtual", last=None, **how):
-    """Rows by name, bytes of links, steps; every finished task has exact sums. ``last`` as of `expected_digest`."""
+    """Return rows by name, bytes of links and steps; check exact sums. ``last`` is that of `expected_digest`."""
     path = tmp_path / "t.sqlite"
     with World(topology or two_spines(), PROGRAM, time=time) as world, open_store(path) as store:
         store.submit(tasks)
         damage(world)
         steps = run_killed(world, path, list(kills), **how)
         check_end(world, store)
-        world.advance(world.now() + 100 * PS_PER_MS)  # until the last acknowledgements are there
+        world.advance(world.now() + 100 * PS_PER_MS)  # wait for the last acknowledgements
         rows = {row.name: row for row in store.tasks()}
         for name, row in rows.items():
             ranks = ranks_of(store, name)
@@ -52,7 +52,7 @@ def run(tmp_path, tasks, *, topology=None, damage=lambda world: None, kills=(), 
 
 
 def predicted(tmp_path, topology):
-    """Bytes of all rounds of the tasks of a database on every link, by their plans."""
+    """Return the bytes of all rounds of a database's tasks on every link, predicted from their plans."""
     found = Counter()
     with open_store(tmp_path / "t.sqlite") as store:
         for row in store.plans(tuple(PlanPhase)):
@@ -93,7 +93,7 @@ def cut(world):
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(30))
 def test_kills_and_links_that_are_cut_change_no_block(tmp_path, seed):
-    """Other paths for the hosts, from the beginning of a round: who is killed leaves that to the next one."""
+    """Hosts change paths at the start of a round; a killed orchestrator leaves that to the next one."""
     chance = random.Random(seed)
     kills = [KillAt(chance.randint(1, 12)) for _ in range(8)] if seed else []
     rows, _, steps = run(tmp_path, [BLOCKS, BESIDE], damage=cut, kills=kills)
@@ -116,7 +116,7 @@ def test_a_kill_after_a_step(tmp_path, step):
 
 @pytest.mark.parametrize("at_us", [34, *(pytest.param(at_us, marks=pytest.mark.soak) for at_us in range(1, 99, 3))])
 def test_who_is_left_goes_on_with_blocks_of_its_own(tmp_path, at_us):
-    """Before the first blocks leave, while they are on their way, while they come back."""
+    """Deaths before the first blocks leave, while they travel, and while they return."""
     task = replace(BLOCKS, on_failure="shrink")
     die = lambda world: world.damage.end_host("h3", at_ps=at_us * PS_PER_US)  # noqa: E731
     rows, _, _ = run(tmp_path, [task, BESIDE], damage=die, last=3)
@@ -165,7 +165,7 @@ def test_a_link_that_is_too_slow_for_every_pair_is_named(tmp_path):
 
 @pytest.mark.parametrize("kind", ["a2a", pytest.param("rar", marks=pytest.mark.soak)])
 def test_placement_predicts_what_the_plans_put_on_links(tmp_path, kind):
-    """Full frames only: blocks of whole frames, and no acknowledgements."""
+    """Full frames only: blocks of whole frames, without acknowledgements."""
     topology = leaf_spine(leaves=3, spines=1, hosts=3)
     task = Task("x", "h2", ("h1", "h4", "h5", "h9"), 64 * 50, 1, exchange=kind)
     run(tmp_path, [task], topology=topology)

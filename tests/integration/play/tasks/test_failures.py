@@ -1,4 +1,4 @@
-"""What goes wrong ends in a clear state: a task runs on a right tree, or has failed or was rejected with a reason."""
+"""Failures end in a clear state: a task runs on a correct tree, or has failed or was rejected with a reason."""
 
 import json
 from contextlib import contextmanager
@@ -52,14 +52,14 @@ def task(name="a", server="server1", workers=("h1", "h3"), **fields):
 
 @contextmanager
 def refusing(world, switch):
-    """A switch that takes no writes from us: another controller is in charge of it."""
+    """Make a switch refuse our writes: another controller is its primary."""
     (target,) = [one for one in world.switches.targets() if one.name == switch]
     with RawClient(target.address, target.device_id, election_id=None) as witness:
         with RawClient(target.address, target.device_id) as other:
             assert other.arbitrate(1 << 40).status.code == 0
             assert witness.arbitrate().status.code != 0
             yield
-        witness.receive()  # told that the other has left: the next orchestrator will not meet it
+        witness.receive()  # the other controller has left, so the next orchestrator is primary
 
 
 def test_a_switch_that_refuses_a_write_fails_the_tasks_that_need_it(world, store):
@@ -70,7 +70,7 @@ def test_a_switch_that_refuses_a_write_fails_the_tasks_that_need_it(world, store
         assert states(store) == {"here": "finished", "there": "failed"}
         assert store.task("there").reason.startswith("its trees could not be installed: switch leaf2 (")
     with orchestrating(world, store) as orchestrator:
-        orchestrator.run()  # what could not be removed then is removed now
+        orchestrator.run()  # entries that could not be removed then are removed now
     check_end(world, store)
 
 
@@ -206,7 +206,7 @@ def test_after_a_new_start_of_the_network_running_tasks_have_failed_and_waiting_
 
 
 class Unnoticed(World):
-    """A network whose interfaces do not tell that a link is down."""
+    """A network whose interfaces do not report that a link is down."""
 
     def links_down(self):
         return set()
@@ -224,7 +224,7 @@ def test_a_task_whose_hosts_give_up_fails_with_what_they_say(store):
 
 
 def test_generations_go_on_when_nothing_of_the_earlier_ones_is_left(world, store):
-    """Slots keep the generations of jobs that are gone."""
+    """Slots keep the generations of removed jobs."""
     for name in ("a", "b"):
         store.submit([task(name)])
         with orchestrating(world, store) as orchestrator:
@@ -235,7 +235,7 @@ def test_generations_go_on_when_nothing_of_the_earlier_ones_is_left(world, store
 
 
 def test_what_a_failed_installation_took_is_nobody_elses_until_it_is_removed(world, store):
-    """The first switch that refuses is met first: the next task must not get its slots, groups and counter cell."""
+    """The refusing switch comes first: the next task must not get the failed plan's slots, groups and counter cell."""
     store.submit([task("there", "h4", ("h1", "h3")), task("here", "h6", ("h5",))])
     with orchestrating(world, store) as orchestrator:
         with refusing(world, "leaf2"):
@@ -270,7 +270,7 @@ def test_a_kill_between_a_refused_write_and_the_end_of_its_task(world, tmp_path,
 
 
 def test_a_database_in_which_a_given_up_task_is_still_scheduled(world, store):
-    """As an orchestrator left it that wrote the two down one after the other."""
+    """An orchestrator that wrote the two changes in separate transactions left this."""
     store.submit([task("there", "h4", ("h1", "h3"))])
     kill = KillAt(1, "intended")
     with pytest.raises(Killed), orchestrating(world, store, checkpoint=kill) as orchestrator:
@@ -312,7 +312,7 @@ def test_a_task_whose_hosts_have_stopped_without_a_word_ends(world, store):
 
 
 def test_two_plans_of_a_database_that_claim_the_same(world, store):
-    """As an orchestrator left it that gave what a failed plan had to the next one: the plan in use stays."""
+    """An orchestrator that reassigned a failed plan's resources left this: the plan in use stays."""
     store.submit([task("runs", rounds=30), task("gone", "h4", ("h1", "h3"), rounds=30)])
     with orchestrating(world, store) as orchestrator:
         orchestrator.run(60 * PS_PER_US)

@@ -1,4 +1,4 @@
-"""Tasks of the orchestrator in the flow model: the rounds, bytes and, nearly, the times of packets."""
+"""Tasks of the orchestrator in the flow model: the rounds, bytes and nearly the times of packets."""
 
 import json
 from contextlib import contextmanager
@@ -62,7 +62,7 @@ def test_rounds_and_bytes_are_those_of_packets_and_times_nearly(tmp_path, policy
 
 
 def test_no_counter_of_a_switch_is_read(tmp_path, monkeypatch):
-    """Switches without packets have counted nothing; a thousand of them take seconds to say so."""
+    """In the flow model counters are zero; reading a thousand switches would take seconds."""
     read, whole = [], Controller.read_counters
     monkeypatch.setattr(
         Controller, "read_counters", lambda self, switches=None: read.append(switches) or whole(self, switches)
@@ -77,7 +77,7 @@ def test_no_counter_of_a_switch_is_read(tmp_path, monkeypatch):
 
 
 def test_a_round_over_several_trees_takes_what_one_all_reduce_over_them_takes(tmp_path):
-    """On packets, where the trees keep their paces; in the flow model nearly, where each tree has its own part."""
+    """Exactly so on packets, where trees keep their paces; nearly in the flow model, where each tree has a share."""
     racks = "leaf-spine:leaves=4,spines=2,hosts=4,servers=0,rate=10G,capable=leaf1"
     workers = tuple(f"h{number}" for number in range(1, 16))
     task = Task("one", server="h16", workers=workers, elements=65_536, rounds=1, training_ps=PS_PER_US)
@@ -97,7 +97,7 @@ def test_a_round_over_several_trees_takes_what_one_all_reduce_over_them_takes(tm
 
 
 def test_a_swap_goes_on_with_what_has_not_flowed(tmp_path):
-    """The tree is changed in the middle of a round, and both trees have carried a part."""
+    """The tree changes in the middle of a round, and both trees carry a part."""
     task = some_tasks(elements=40_000, rounds=2)[0]
     moved = []
     with World(two_spines(), PROGRAM, **FLOW) as world, open_store(tmp_path / "t.sqlite") as store:
@@ -108,7 +108,7 @@ def test_a_swap_goes_on_with_what_has_not_flowed(tmp_path):
             orchestrator.run(until_ps=150 * PS_PER_US)
             (used,) = {link for link in ("spine1", "spine2") if world.network.sent()["leaf1", 3 + int(link[-1] == "2")]}
             ends = ("leaf1", used)
-            for hop in (ends, ends[::-1]):  # as the damage of a link would tell
+            for hop in (ends, ends[::-1]):  # as the failure of a link is reported
                 world.damage._down.add((hop[0], two_spines().port(*hop)))
             world._report(None, "link", {"node": "leaf1", "port": two_spines().port(*ends), "up": False})
             orchestrator.run()
@@ -135,7 +135,7 @@ def test_a_host_that_ends_leaves_the_others_their_rounds(tmp_path):
 
 
 def test_workers_read_the_data_that_their_home_has(tmp_path):
-    wanted = WantedHosts(3, ("server1",) * 3, 400_000)  # a host that no worker can have
+    wanted = WantedHosts(3, ("server1",) * 3, 400_000)  # a host without room for a worker
     with ended(tmp_path / "t.sqlite", [Task("reads", "", (), 640, rounds=1, wanted=wanted)], **FLOW) as (world, store):
         (row,) = store.tasks()
         assert row.state == TaskState.FINISHED

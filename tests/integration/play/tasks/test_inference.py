@@ -1,4 +1,4 @@
-"""Tasks that infer, on packets: what is answered, how late, where servers go, and what happens when something fails."""
+"""Inference tasks on packets: answers, latencies, placement of servers, and failures."""
 
 import hashlib
 import json
@@ -37,7 +37,7 @@ def chat(name="chat", server="server1", clients=("h1", "h3"), rounds=REQUESTS, r
 
 
 def answers(task):
-    """SHA-256 of the answers that a task's clients must have got."""
+    """Return the SHA-256 of the answers that a task's clients must get."""
     ends = []
     for client in task.workers:
         own = b""
@@ -53,7 +53,7 @@ def served(store, name="chat"):
 
 
 def paths(row):
-    """Those of a plan, as text."""
+    """Return the paths of a plan as text."""
     return json.dumps(json.loads(row.plan)["paths"])
 
 
@@ -87,21 +87,21 @@ def test_all_requests_are_answered_beside_training(tmp_path):
 
 
 def test_an_answer_takes_what_its_frames_take(tmp_path):
-    """At a rate at which requests never meet all of one client take the same time, which can be counted."""
+    """At a rate at which requests never meet, all of a client's requests take the same, computable time."""
     with run(tmp_path, [chat(server="h4", clients=("h3",), rate=1000.0, training_ps=7 * PS_PER_US)]) as store:
         found = served(store)
         (placed,) = [one["why"] for one in store.history.decisions("chat") if one["what"] == "place"]
     assert found["worst_ps"] - found["p50_ps"] <= 1
-    request_ps = found["p50_ps"] - placed["alone_ps"]  # what the prediction leaves out: the first frame that asks
+    request_ps = found["p50_ps"] - placed["alone_ps"]  # the prediction leaves out the request's first frame
     assert 0 < request_ps < 0.25 * (placed["alone_ps"] - 7 * PS_PER_US)
 
 
 def test_requests_wait_for_those_before_them(tmp_path):
-    """A server that computes for longer than requests are apart falls behind, and latencies say so."""
+    """A server that computes longer than the requests' interval falls behind, and latencies show that."""
     slow = chat(rate=1e6, training_ps=50 * PS_PER_US, demand_bps=10**9)
     with run(tmp_path, [slow]) as store:
         found = served(store)
-    least = (2 * REQUESTS - 2) * 50 * PS_PER_US - 2 * REQUESTS * PS_PER_US * 3  # all but the last two were before it
+    least = (2 * REQUESTS - 2) * 50 * PS_PER_US - 2 * REQUESTS * PS_PER_US * 3  # all but the last two before it
     assert found["worst_ps"] > least
 
 
@@ -206,7 +206,7 @@ def test_what_can_never_be_is_rejected_with_the_reason(tmp_path):
 
 
 def both_times(tmp_path, seed):
-    """On packets, and in the flow model with kills: requests, bytes of links, latencies, rounds of a training."""
+    """Return requests, link bytes, latencies and training rounds, on packets and (with kills) in the flow model."""
     chance = random.Random(seed)
     topology = leaf_spine(leaves=3, spines=chance.choice([1, 2]), hosts=4)
     hosts = chance.sample([host.name for host in topology.hosts], 8)

@@ -1,8 +1,7 @@
-"""The orchestrator is killed at every step it can take; the next one goes on, and the tasks' bytes stay the same.
+"""The orchestrator is killed at every step; the next one goes on, and the tasks' bytes stay the same.
 
-A kill is an exception that nothing handles, after which controller, store and orchestrator are thrown away: what they
-wrote to the database and to switches stays, everything that they knew is gone. `test_orchestrator_processes.py` does it
-with SIGKILL.
+A kill is an exception that is not handled, after which controller, store and orchestrator are thrown away: their writes
+to the database and to switches stay, their memory is lost. `test_orchestrator_processes.py` does it with SIGKILL.
 """
 
 import random
@@ -46,7 +45,7 @@ STEPS = {
     "uninstalled": 3,
     "recorded removal": 3,
 }
-"""steps that the scenario takes, and how many of each are tried at least"""
+"""steps of the scenario, and the least number of each that is tried"""
 TASKS = {"first": 3, "second": 3}
 
 
@@ -56,7 +55,7 @@ def expected(tmp_path_factory):
 
 
 def scenario(tmp_path, kills):
-    """Two tasks and a link that fails, with an orchestrator that dies; the steps it took, and how all ended."""
+    """Two tasks and a link failure, with an orchestrator that dies; return the steps and the final states."""
     path = tmp_path / "tasks.sqlite"
     with World(two_spines(), PROGRAM) as world:
         with open_store(path) as store:
@@ -79,7 +78,7 @@ def test_the_steps_that_are_tried_are_all_that_there_are(tmp_path, expected):
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_kill_after_a_step(tmp_path, expected, step):
-    """Killed at the first step of that name, and the orchestrators after it at the next ones."""
+    """Kill at the first step of that name, and the following orchestrators at the next ones."""
     _, states, found = scenario(tmp_path, [KillAt(1, step), KillAt(2, step)])
     assert set(states.values()) == {TaskState.FINISHED}
     assert found == expected
@@ -96,7 +95,7 @@ def test_kills_at_random_steps(tmp_path, expected, seed):
 @pytest.mark.parametrize(
     ("step", "number", "epochs"),
     [
-        ("intended swap", 1, [0, 1, 2]),  # taken back, and tried again in another epoch
+        ("intended swap", 1, [0, 1, 2]),  # rolled back, and tried again in another epoch
         ("installed both", 3, [0, 1]),
         ("recorded installation", 3, [0, 1]),
         ("swapped", 1, [0, 1]),
@@ -140,7 +139,7 @@ def test_a_task_that_was_begun_is_begun_or_taken_back(tmp_path, step, number, pl
     ],
 )
 def test_coming_back_makes_the_database_true_before_anything_else_is_done(tmp_path, step, number, phases):
-    """Only made, not run: what is then in the database, in switches and at hosts is the same."""
+    """An orchestrator that is constructed, but not run, already makes database, switches and hosts agree."""
     with World(two_spines(), PROGRAM) as world, open_store(tmp_path / "tasks.sqlite") as store:
         store.submit(some_tasks())
         world.change_link("leaf1", "spine1", up=False, at_ps=48 * PS_PER_US)

@@ -1,4 +1,4 @@
-"""Tasks over lightpaths: slots that they share and wait for, kills at any step, and lightpaths that go dark."""
+"""Tasks over lightpaths: shared slots, waiting, kills at any step, and lightpaths that go dark."""
 
 import random
 from dataclasses import replace
@@ -33,7 +33,7 @@ SLOT = 50 * 10**9
 
 
 def cities(transponders: int = 2) -> Wdm:
-    """Four in a line, with one wavelength of two slots."""
+    """Four cities in a line, with one wavelength of two slots."""
     builder = TopologyBuilder("cities")
     for city in "abcd":
         builder.switch(city)
@@ -50,7 +50,7 @@ def task(name: str, server: str, *workers: str, slots: int = 1, rounds: int = 3,
 
 
 def tasks() -> list[Task]:
-    """Two that share lightpaths, one that needs them whole and waits, and one that finds room beside all of them."""
+    """Return two tasks that share lightpaths, one that needs whole ones and waits, and one that fits beside all."""
     return [
         task("one", "a1", "b1", "c1"),
         task("two", "a2", "b2", "c2"),
@@ -64,7 +64,7 @@ def options(network: Wdm) -> OrchestratorOptions:
 
 
 def end(world: World, path: object) -> dict[str, TaskState]:
-    """That nothing is left, was lost or went astray; the states."""
+    """Check that nothing is left, lost or misrouted; return the states."""
     links = world.network.fabric.links.array()
     assert [int(links[name].sum()) for name in ("dark_lost", "misrouted", "queue_drops")] == [0, 0, 0]
     with open_store(path) as store:  # type: ignore[arg-type]
@@ -119,7 +119,7 @@ def test_kills_at_random_steps_change_no_sum_and_give_no_slot_twice(tmp_path, se
 
 
 def chatting(**more) -> list[Task]:
-    """Clients in three cities share a slot of lightpaths with a training, which has the other one."""
+    """Clients in three cities share one slot of lightpaths; a training has the other."""
     return [
         task("train", "a1", "b1", "c1", rounds=8),
         chat(server="", clients=("a2", "b2", "c2"), rate=20_000.0, **more),
@@ -165,7 +165,7 @@ def test_kills_change_no_answer(tmp_path, seed):
 def test_services_that_cannot_be_are_rejected_wait_for_slots_or_fail_with_their_lightpath(tmp_path):
     network, path = cities(), tmp_path / "tasks.sqlite"
     wanted = [
-        chat("hasty", server="a1", clients=("d1",), objective_ps=10 * PS_PER_US),  # 6 us of fibre each way
+        chat("hasty", server="a1", clients=("d1",), objective_ps=10 * PS_PER_US),  # the fibre takes 6 us each way
         chat("much", server="a1", clients=("b1", "c1"), demand_bps=SLOT + SLOT // 2),
         chat("whole", server="b1", clients=("c1",), demand_bps=2 * SLOT, rounds=30),
         chat("later", server="b2", clients=("c2",)),

@@ -1,4 +1,4 @@
-"""Workers of running tasks die: their tasks go on with the others, or end with a reason that names them."""
+"""Workers of running tasks die: the tasks go on with the others, or end with a reason that names the dead."""
 
 import contextlib
 import random
@@ -35,7 +35,7 @@ ROUNDS = 6
 
 
 def two_tasks(on_failure, **more):
-    """They share switches and a server's host; deaths are of workers of the first one."""
+    """Return two tasks that share switches and a server's host; workers of the first one die."""
     return [
         Task("a", "server1", ("h1", "h3", "h5"), 3000, ROUNDS, 20 * PS_PER_US, on_failure=on_failure, **more),
         Task("b", "server1", ("h2", "h4"), 3000, ROUNDS, 20 * PS_PER_US),
@@ -116,7 +116,7 @@ def test_else_the_task_ends_and_says_who_died(tmp_path, how, on_failure):
     "at_us", [*(34, 47, 59), *(pytest.param(at, marks=pytest.mark.soak) for at in range(1, 200, 3))]
 )
 def test_at_any_moment_of_a_round(tmp_path, at_us):
-    """While chunks are on their way, while hosts train, and between two rounds; on two trees as on one."""
+    """While chunks travel, while hosts train, and between two rounds; with two trees and with one."""
     _, rows, found, _, _ = run(tmp_path, two_tasks("shrink"), ends_process("h1", at_ps=at_us * PS_PER_US))
     assert {row.state for row in rows.values()} == {TaskState.FINISHED}
     assert found["a"][-1] == (1, 2)
@@ -210,10 +210,10 @@ def test_killed_on_the_way_it_comes_to_the_same(tmp_path, on_failure, step):
 
 
 def test_data_at_a_host_that_ends_fail_their_task_at_once_or_it_begins_anew(tmp_path):
-    """Nobody waits a minute for an answer; with its data back it reads them in another attempt."""
+    """The task does not wait for a time-out; when the host returns, another attempt reads its data."""
     path = tmp_path / "t.sqlite"
     task = Task("a", "server1", (), 3000, 2, wanted=WantedHosts(2, ("server2", "server2"), 4_000_000))
-    topology = leaf_spine(leaves=3, spines=2, hosts=2, servers=2)  # no worker can be where the data lie
+    topology = leaf_spine(leaves=3, spines=2, hosts=2, servers=2)  # no worker can be at the data's host
     with World(topology, PROGRAM) as world, open_store(path) as store:
         again = replace(task, name="again", max_restarts=1)
         store.submit([task, again])
@@ -242,7 +242,7 @@ def test_the_field_has_three_values():
 
 
 def some(chance):
-    """Three tasks that share switches and hosts, and one to three deaths at any moment of them."""
+    """Return three tasks that share switches and hosts, and one to three deaths at any moment of them."""
     found = []
     for number in range(3):
         hosts = chance.sample(["h1", "h2", "h3", "h4", "h5", "h6"], chance.randint(2, 5))
@@ -295,7 +295,7 @@ def test_deaths_at_any_moment_with_losses_and_hosts_that_take_time(tmp_path, see
 
 @pytest.mark.parametrize("at_us", [165, *(pytest.param(at, marks=pytest.mark.soak) for at in range(20, 500, 23))])
 def test_where_tasks_take_turns_it_fails_at_once_and_the_others_have_theirs(tmp_path, at_us):
-    """Also while the schedule of one that joins is on its way: that waits for the end of the round."""
+    """Even while a joining task's schedule is on its way, which waits for the end of the round."""
     hosts = {"a": ("h1", "h4"), "b": ("h1", "h7"), "c": ("h2", "h7")}
     tasks = [
         Task(name, server, (worker,), 4000, 5, 60 * PS_PER_US, arrival_ps=150 * PS_PER_US * (name == "c"))

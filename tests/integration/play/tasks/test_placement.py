@@ -1,4 +1,4 @@
-"""Tasks that name no hosts, on packets: they get some, run there as any other task, and say why."""
+"""Tasks without named hosts, on packets: the scheduler assigns hosts, and the record says why."""
 
 from dataclasses import replace
 
@@ -103,7 +103,7 @@ def test_a_host_that_dies_fails_its_task_with_the_reason_and_gets_no_other_one(t
     [("fifo", "abcd"), ("priority", "adcb"), ("sjf", "acdb"), ("edf", "abdc"), ("fair", "acbd")],
 )
 def test_queue_orders(tmp_path, order, expected):
-    """Each takes all hosts, so they run one after the other; 'a' is there first."""
+    """Each task takes all hosts, so they run in sequence; 'a' arrives first."""
     tasks = [
         wanting("a", 6, owner="x"),
         wanting("b", 6, rounds=6, owner="x", arrival_ps=1, deadline_ps=10**13),

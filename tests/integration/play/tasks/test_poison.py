@@ -1,4 +1,4 @@
-"""One task's fault is that task's: good tasks finish, restarts do not repeat it, the network stays."""
+"""A faulty task harms only itself: good tasks finish, restarts do not repeat the fault, the network stays."""
 
 import json
 import sqlite3
@@ -24,11 +24,11 @@ from tests.support.orchestrated.bench import (
 GOOD = Task("good", "h6", ("h4", "h2"), 2000, 2, 20 * PS_PER_US)
 SPEC = {"name": "bad", "server": "h1", "workers": ["h2"], "elements": 5}
 SMALL = 10**6
-"""bytes for models: some elements 10^4 fit, 10^6 do not"""
+"""bytes for models: 10^4 elements fit, 10^6 do not"""
 
 
 def write_row(store, spec, name):
-    """A row that `submit` would not write."""
+    """Write a row that `submit` would refuse."""
     with store.transaction():
         store._connection.execute(
             "INSERT INTO tasks (name, spec, arrival_ps, state) VALUES (?, ?, 0, 'queued')", (name, spec)
@@ -166,7 +166,7 @@ def test_another_task_of_the_same_name_is_refused_by_the_hosts(tmp_path):
             (row,) = store.plans((PlanPhase.ACTIVE,))
             plan = orchestrator.installer.plan_of(row)
             order = TaskOrder(GOOD, {"both": plan}, dict.fromkeys(GOOD.workers, 0))
-            world.start(order)  # the same again: nothing
+            world.start(order)  # starting again changes nothing
             from dataclasses import replace
 
             with pytest.raises(TaskRefusedError, match="another task of that name"):
@@ -180,7 +180,7 @@ def test_another_task_of_the_same_name_is_refused_by_the_hosts(tmp_path):
     [(-(2**63), ""), (-5, ""), (10**17, ""), (10**18 + 1, "which no run reaches"), (2**63 - 1, "which no run reaches")],
 )
 def test_a_clock_that_has_jumped(tmp_path, at_ps, said):
-    """Times of another network, before and far behind those of this one: tasks run on, or one sentence says why not."""
+    """Times of another network, slightly or far behind this one's: tasks run on, or a message says why not."""
     path = tmp_path / "tasks.sqlite"
     with open_store(path) as store:
         store.submit([Task("a", "server1", ("h1", "h3"), 2000, 2)])
@@ -203,7 +203,7 @@ def test_a_clock_that_has_jumped(tmp_path, at_ps, said):
 
 
 def test_a_clock_that_goes_back_in_a_network_that_runs(tmp_path):
-    """What was measured later than now does not keep tasks from running."""
+    """Measurements later than now do not keep tasks from running."""
     path = tmp_path / "tasks.sqlite"
     with World(two_spines(), PROGRAM) as world:
         for name in ("a", "b"):

@@ -1,4 +1,4 @@
-"""The orchestrator in a process apart from the network: killed with SIGKILL, refused, driven by the command line."""
+"""The orchestrator in a separate process: killed with SIGKILL, refused, driven by the command line."""
 
 import json
 import random
@@ -34,7 +34,7 @@ PATIENCE_S = 300
 
 @pytest.fixture
 def folder():
-    """A short path: that of a Unix socket has at most 107 bytes."""
+    """A short path, as a Unix socket's path has at most 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="p4r-") as name:
         save(two_spines(), Path(name) / "network.yaml")
         yield Path(name)
@@ -50,7 +50,7 @@ def network(folder):
 
 
 def victim(database, socket, steps):
-    """Run an orchestrator; kill it as soon as it has told of so many steps (None: let it end). Its exit code."""
+    """Run an orchestrator; kill it after ``steps`` steps (None: let it end). Return its exit code."""
     command = [sys.executable, "-m", "tests.support.orchestrated.victim", str(database), str(socket)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -83,7 +83,7 @@ def test_killed_for_good_at_random_moments(folder, network):
         assert set(executor.running()) == {"first", "second"}, "a task was started under another name, or not at all"
         executor.end()
     deadline = time.monotonic() + PATIENCE_S
-    while log_of(network).exists():  # whoever told it to end need not wait
+    while log_of(network).exists():  # ending is asynchronous
         assert time.monotonic() < deadline, log_of(network).read_text()
         time.sleep(0.01)
 
@@ -119,7 +119,7 @@ def test_the_commands_submit_run_and_show(folder):
 
 
 def test_hosts_that_take_time_to_add_up_and_traffic_of_others_are_given_by_flags(folder):
-    """Aggregation is a component of its own: one model from a tree, each of them where hosts add up."""
+    """Aggregation time is reported separately: one model from a tree, every model if the host aggregates."""
     (folder / "hosts.yaml").write_text("default: {add: 3ps}\nhosts: {server1: {add: 1ns}, h5: {slowdown: 4}}")
     database = folder / "tasks.sqlite"
     flags = ("-d", database, "-l", "64", "--control-latency", "10us", "--hosts", folder / "hosts.yaml", "--json")
@@ -138,7 +138,7 @@ def test_hosts_that_take_time_to_add_up_and_traffic_of_others_are_given_by_flags
             assert {one["aggregation_ps"] for one in shown["rounds"]} == {arriving * 4000 * add_ps}
             (decision,) = [one["why"] for one in shown["decisions"] if one["what"] == "schedule"]
             assert decision["aggregation_ps"] == arriving * 4000 * add_ps
-            # h5 trains for both tasks where they run at one time.
+            # h5 trains for both tasks if they run at the same time.
             assert shown["rounds"][0]["training_ps"] in (4 * training_ps, 8 * training_ps)
     told = invoke("tasks", "show", "spff first", "-d", database).output
     assert "aggregation" in told
@@ -182,7 +182,7 @@ def test_a_network_that_cannot_be_started_says_why(folder):
 
 
 def test_who_starts_a_network_may_be_killed_meanwhile(folder):
-    """The process that it began holds the socket's lock until it finds out that nobody knows of it."""
+    """The process that it started holds the socket's lock until it notices that its starter is gone."""
 
     def until_locked(process, socket):
         deadline = time.monotonic() + PATIENCE_S
@@ -199,7 +199,7 @@ def test_who_starts_a_network_may_be_killed_meanwhile(folder):
 def test_one_socket_has_one_network(folder, network):
     with pytest.raises(OccupiedError, match="another network is there"):
         start_network(network, str(folder / "network.yaml"), lanes=64)
-    with join_network(network, "none", lanes=64) as executor:  # there is one: it is not started
+    with join_network(network, "none", lanes=64) as executor:  # one is running already, so none is started
         executor.end()
 
 

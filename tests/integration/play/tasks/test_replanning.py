@@ -19,7 +19,7 @@ LATE_PS = 10**12
 
 
 def expected(task=TASK):
-    """Of sums of all workers in all rounds."""
+    """Return the digest of sums of all workers in all rounds."""
     return expected_digest(task, [range(len(task.workers))] * task.rounds)
 
 
@@ -43,7 +43,7 @@ class Site:
         self.world.advance(us * PS_PER_US)
 
     def finish(self):
-        """Run to the end; all reports."""
+        """Run to the end; return all reports."""
         while not self.world.running()["t"].ended:
             assert self.world.advance(self.world.now() + LATE_PS // 100) < LATE_PS
         return self.world.reports(0)
@@ -73,7 +73,7 @@ WAYS = [("ring", 0), ("hierarchical", 3 * PS_PER_US), ("spff", 0), ("striped", 3
 @pytest.mark.parametrize("at_us", [24, *(pytest.param(at_us, marks=pytest.mark.soak) for at_us in (1, 19, 33))])
 @pytest.mark.parametrize("at_once", [False, True], ids=["after the round", "at once"])
 def test_from_one_kind_of_plan_to_another(site, first, at_us, at_once):
-    """And at once where a chunk is on its way, where hosts train, and where one has just been told to."""
+    """Changes also take effect at once: while a chunk travels, while hosts train, and after another change."""
     site.world.start(site.order(TASK, first[0]))
     for policy, aggregation_ps in WAYS:
         site.until(site.world.now() // PS_PER_US + at_us)
@@ -116,7 +116,7 @@ def test_an_order_that_waits_is_replaced_or_forgotten_and_repeats_change_nothing
     reports = site.finish()
     check(reports, 1)
     assert site.world.running()["t"].keys == star.keys
-    site.world.replan(ring)  # it has ended
+    site.world.replan(ring)  # the task has ended
 
 
 def test_a_task_keeps_its_model_and_the_number_of_its_workers(site):

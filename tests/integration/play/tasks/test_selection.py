@@ -1,4 +1,4 @@
-"""Tasks that select their local models: only the chosen ones send, whatever dies on the way."""
+"""Tasks that select local models: only selected workers send, whatever fails meanwhile."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def chosen(store):
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    """Who takes part, and the results."""
+    """Return the selected workers and the results."""
     folder = tmp_path_factory.mktemp("expected")
     with World(two_spines(), PROGRAM) as world, open_store(folder / "tasks.sqlite") as store:
         store.submit([SELECTING, OTHER])

@@ -1,4 +1,4 @@
-"""Tasks that infer beside tasks in turns: within pods, over circuits that stay, with kills at any step."""
+"""Inference tasks beside tasks that take turns: within pods, over permanent circuits, with kills at any step."""
 
 import random
 from dataclasses import replace
@@ -28,7 +28,7 @@ from tests.support.orchestrated.bench import (
 
 
 def run(tmp_path, tasks, options, *, topology=None, kills=(), meanwhile=lambda world: None, trains=True):
-    """Rows by name, digests, and the world; nothing is lost in darkness or misrouted, whatever turns."""
+    """Return rows by name, digests and the world; check that no frame is lost in the dark or misrouted."""
     path = tmp_path / "t.sqlite"
     with World(topology or pods(ports=3), PROGRAM) as world:
         with open_store(path) as store:
@@ -54,7 +54,7 @@ def circuits(tmp_path, name, topology):
 
 
 def services(**more):
-    """Of clients in one pod, and of clients in two."""
+    """Return services with clients in one pod, and in two."""
     near = chat("near", server="", clients=("h1", "h2"), rounds=20, rate=50_000.0, **more)
     far = chat("far", server="", clients=("h4", "h8"), rounds=20, rate=50_000.0, arrival_ps=150 * PS_PER_US)
     return [near, far]
@@ -62,7 +62,7 @@ def services(**more):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """What the tasks that train compute without services."""
+    """Return the results of the training tasks without services."""
     return run(tmp_path_factory.mktemp("alone"), moving_tasks(), turns(service_ports=1))[1]
 
 

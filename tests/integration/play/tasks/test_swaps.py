@@ -1,4 +1,4 @@
-"""Trees of running tasks are swapped: no chunk is lost, none is counted twice."""
+"""Tree swaps of running tasks: no chunk is lost or counted twice."""
 
 import random
 import struct
@@ -41,7 +41,7 @@ def store(tmp_path):
 
 
 def without(state, *links):
-    """The same network with some links down."""
+    """Return the network with some links down."""
     topology = state.topology
     ends = {(a, topology.port(a, b)) for link in links for a, b in (link, link[::-1])}
     return replace(state, down=state.down | ends)
@@ -71,7 +71,7 @@ def test_a_link_that_fails_moves_the_trees_that_used_it(store, expected, at_us):
 
 
 def wide_first(number):
-    """Steiner trees; the first ``number`` that are asked for cross both spines, and so more links than they need."""
+    """A Steiner policy whose first ``number`` trees cross both spines, and so more links than needed."""
     steiner, asked = policy_named("steiner"), []
 
     def decide(task, state, *, lanes=256):
@@ -112,7 +112,7 @@ def test_a_tree_that_saves_too_little_for_its_interruption_does_not(store, expec
 
 
 def one_spine_each(task, state, *, lanes=256):
-    """Uploads by one spine, broadcasts by the other; both by one where that is all that is left."""
+    """A policy with uploads over one spine and broadcasts over the other, or both over the only one left."""
     steiner = policy_named("steiner")
     leaves = ("leaf1", "leaf2", "leaf3")
 
@@ -183,7 +183,7 @@ def test_trees_move_again_and_again_over_links_that_lose_duplicate_and_reorder(s
 
 
 def datagram(topology, source, target, size):
-    """Plain UDP to the first switch, which is no packet of ours."""
+    """Return plain UDP to the first switch, not an INC packet."""
     here, there = topology.node(source), topology.node(target)
     head = struct.pack(">BBHHHBBHII", 0x45, 0, size - 14, 0, 0, 64, 17, 0, here.ip, there.ip)
     total = sum(struct.unpack(">10H", head))
@@ -230,7 +230,7 @@ def test_a_task_leaves_a_link_that_background_traffic_fills(tmp_path):
         with orchestrating(world, store, options=options) as orchestrator:
             orchestrator.run(20 * PS_PER_US)
             used = {hop for plan in store.plans() for hop in plan.demand_bps}
-            for number in range(400):  # 8 Gb/s of 10
+            for number in range(400):  # 8 of the link's 10 Gb/s
                 world.network.fabric.send("h2", frame, at_ps=(20 + number * 3 // 2) * PS_PER_US)
             orchestrator.run()
         (swap,) = store.history.swaps()

@@ -1,4 +1,4 @@
-"""Switches that begin anew under running tasks: they are restored, and the tasks' weights stay the same."""
+"""Switches that restart under running tasks: they are restored, and the tasks' weights stay the same."""
 
 from dataclasses import replace
 
@@ -59,7 +59,7 @@ def undisturbed(tmp_path_factory):
 @pytest.mark.parametrize("switch", ["leaf1", "spine1"])
 def test_tasks_go_on_in_new_epochs_with_the_same_weights(tmp_path, undisturbed, switch, away_us):
     _, rows, found, told, swaps = run(tmp_path, restarts=[(switch, AT_PS, away_us * PS_PER_US)])
-    if (switch, away_us) == ("leaf1", 70):  # no other tree without it, and nobody may move
+    if (switch, away_us) == ("leaf1", 70):  # no other tree avoids it, and hosts may not move
         assert {row.state for row in rows.values()} == {TaskState.FAILED}
         assert all("is down" in row.reason for row in rows.values())
         return

@@ -1,4 +1,4 @@
-"""One orchestrator after the other: the newer term gives orders, whatever the older one does."""
+"""Succession of orchestrators: the newer term commands, whatever the older one does."""
 
 import contextlib
 import os
@@ -48,7 +48,7 @@ def test_a_stopped_orchestrator_is_displaced_and_ends_when_it_goes_on(folder, ne
             assert first.stdout.readline()
         first.send_signal(signal.SIGSTOP)
         os.waitpid(first.pid, os.WUNTRACED)
-        while _is_locked(database):  # stopped inside a transaction, whose end alone frees the database
+        while _is_locked(database):  # stopped inside a transaction, which keeps the database locked
             first.send_signal(signal.SIGCONT)
             assert first.stdout.readline()
             first.send_signal(signal.SIGSTOP)
@@ -59,8 +59,8 @@ def test_a_stopped_orchestrator_is_displaced_and_ends_when_it_goes_on(folder, ne
         before = _dump(database)
         first.send_signal(signal.SIGCONT)
         _, errors = first.communicate(timeout=PATIENCE_S)
-        assert _dump(database) == before  # who was displaced writes nothing
-        # One that was stopped between two looks at the database may find on its return that all is done.
+        assert _dump(database) == before  # the displaced orchestrator writes nothing
+        # An orchestrator stopped between two reads of the database may find all work done when continued.
         assert first.returncode == 0 or "taken over" in errors or "another controller" in errors, errors
     finally:
         first.kill()
@@ -120,7 +120,7 @@ def test_whoever_is_silent_half_way_or_takes_no_answer_blocks_nobody(folder, net
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(str(network))
         whole = remote.pack({"do": "interface_bytes"})
-        connection.sendall(whole[: 3 + number % 5] if number % 2 else whole * 500)  # and none of its answers is read
+        connection.sendall(whole[: 3 + number % 5] if number % 2 else whole * 500)  # its answers are never read
         silent.append(connection)
     with RemoteExecutor(network, patience_s=60) as executor:
         executor.take_charge(1, "database")
@@ -149,7 +149,7 @@ def test_garbage_ends_its_own_connection_only(folder, network):  # noqa: F811
 
 
 def test_a_newer_term_interrupts_time_that_the_older_one_waits_for(folder, network):  # noqa: F811
-    """A task of many rounds keeps the network busy for as long as it is asked to."""
+    """A task of many rounds keeps the network busy for the whole requested time."""
     workers = ("h1", "h3")
     with (
         RemoteExecutor(network) as first,
@@ -170,7 +170,7 @@ def test_a_newer_term_interrupts_time_that_the_older_one_waits_for(folder, netwo
 
         waiting = threading.Thread(target=wait)
         waiting.start()
-        while second.now() == 0:  # until the first one's time passes
+        while second.now() == 0:  # until time advances for the first one
             pass
         second.take_charge(2, "database")
         waiting.join(PATIENCE_S)

@@ -50,7 +50,7 @@ from tests.support.orchestrated.bench import (
 )
 
 DELTA_PS = 20 * PS_PER_US
-STEPS = {  # of both scenarios together
+STEPS = {  # steps of both scenarios together
     "read switches": 1,
     "intended schedule": 2,
     "installed both": 8,
@@ -67,9 +67,9 @@ STEPS = {  # of both scenarios together
     "uninstalled": 4,
     "recorded removal": 4,
 }
-"""steps that the scenario takes, and how many of each at least"""
+"""steps of the scenario, and the least number of each"""
 OWN = ("intended schedule", "recorded installation", "set schedule", "recorded schedule", "started", "report schedule")
-"""those of schedules; what all orchestrators do is tried in test_kills.py, too"""
+"""steps of schedules; test_kills.py covers those of all orchestrators"""
 
 
 def turns(schedule="tdm", **more):
@@ -88,7 +88,7 @@ def task(name, count, *, arrival=0, rounds=3, elements=4000, training=60, **more
 
 
 def some_tasks():
-    """Three that begin together and take turns, of hosts that are chosen; a fourth comes while they do."""
+    """Return three tasks that begin together and take turns on assigned hosts, and a fourth that arrives meanwhile."""
     return [task("a", 3), task("b", 4, rounds=4), task("c", 5, training=80, rounds=4), task("d", 4, arrival=150)]
 
 
@@ -97,12 +97,12 @@ def named(name, *hosts, arrival=0, rounds=4, training_ps=60 * PS_PER_US):
 
 
 def moving_tasks():
-    """The last one has a host of `b`, so it joins `a`, whose bond of two circuits becomes one: `a` moves."""
+    """The last task has a host of `b`, so it joins `a`, whose bond of two circuits becomes one: `a` moves."""
     return [named("a", "h1", "h4", rounds=6), named("b", "h1", "h7"), named("d", "h2", "h7", arrival=150)]
 
 
 def other_kinds():
-    """Round rings and all to all, in turns with a tree; the last one moves the circuits of `r`."""
+    """Return ring and all-to-all tasks that take turns with a tree; the last one moves the circuits of `r`."""
     return [
         replace(named("r", "h1", "h4", rounds=6), exchange="rar"),
         replace(named("x", "h2", "h5", "h7"), exchange="a2a", elements=500),
@@ -116,7 +116,7 @@ def windows(store):
 
 
 def check_windows(store):
-    """One after the other; nothing lost or misrouted; each task communicates once a round, in its own window."""
+    """Check that windows are sequential, no frame is lost or misrouted, and each task has one window a round."""
     rows = windows(store)
     assert rows
     for row in rows:
@@ -152,7 +152,7 @@ def run(tmp_path, tasks, options, topology=None, kills=(), prepare=None):
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    """The steps of both scenarios, and what they compute."""
+    """Return the steps of both scenarios, and their results."""
     every, digests = [], {}
     for scenario in SCENARIOS:
         steps, rows, digests[scenario] = run(tmp_path_factory.mktemp("undisturbed"), scenario(), turns())
@@ -179,7 +179,7 @@ def test_the_steps_that_are_tried_are_all_that_there_are(expected):
     "step", [step if step in OWN else pytest.param(step, marks=pytest.mark.soak) for step in STEPS]
 )
 def test_a_kill_after_a_step(tmp_path, expected, step, scenario):
-    """Killed at the first step of that name, and the orchestrators after it at the next ones."""
+    """Kill at the first step of that name, and the following orchestrators at the next ones."""
     _, rows, found = run(tmp_path, scenario(), turns(), kills=[KillAt(1, step), KillAt(2, step)])
     assert {row.state for row in rows.values()} == {TaskState.FINISHED}
     assert found == expected[1][scenario]
@@ -222,13 +222,13 @@ def test_blocks_and_rings_need_no_turns_and_give_the_same(tmp_path, expected):
 
 
 def reading_tasks(size=20_000):
-    """`some_tasks` whose hosts read data first: of other pods, of their own, of several at one home, and late."""
+    """Return `some_tasks` whose hosts read data first: from other pods, their own, several from one home, and late."""
     shards = {"a": ("h1", "h5", "h9", "h12"), "b": ("h12",) * 4, "c": (), "d": ("h2", "h6", "h10")}
     return [replace(one, wanted=replace(one.wanted, shards=shards[one.name], shard_bytes=size)) for one in some_tasks()]
 
 
 def test_data_are_read_over_circuits_of_their_own_before_the_first_round(tmp_path, expected):
-    """On every link what plans predict, and nothing else: of reads, then of rounds; reads are removed when they end."""
+    """Every link carries exactly the predicted bytes: of reads, then of rounds; reads are removed when they end."""
     alone = [one for one in reading_tasks() if one.name == "b"]
     with at_work(tmp_path, alone, 0) as (world, store):
         pass
@@ -278,7 +278,7 @@ def test_kills_at_random_steps_while_data_are_read(tmp_path, expected, seed):
 
 @pytest.mark.parametrize("at_us", [40, pytest.param(130, marks=pytest.mark.soak)])
 def test_a_home_that_ends_fails_who_reads_there_and_nobody_else(tmp_path, expected, at_us):
-    """Before its data are asked for, and while they are on their way; nobody waits for an answer that never comes."""
+    """The home ends before or during a read; readers do not wait for an answer that never comes."""
     end = lambda world: world.damage.end_host("h12", at_ps=at_us * PS_PER_US)  # noqa: E731
     _, rows, found = run(tmp_path, reading_tasks(200_000), turns(), prepare=end)
     states = {name: row.state for name, row in rows.items()}
@@ -314,7 +314,7 @@ def test_circuits_move_between_two_rounds_and_nothing_is_sent_again(tmp_path, ex
 
 
 def test_who_takes_over_leaves_a_swap_to_the_schedule_that_is_on_its_way(tmp_path):
-    """`a` keeps its trees until the circuits of schedule 2 are there, whoever set that."""
+    """`a` keeps its trees until the circuits of schedule 2 are lit, whichever orchestrator set it."""
     steps, _, _ = run(tmp_path, moving_tasks(), turns(), kills=[KillAt(2, "set schedule")])
     assert "swapped" not in steps
     with open_store(tmp_path / "tasks.sqlite") as store:
@@ -328,7 +328,7 @@ def test_who_takes_over_leaves_a_swap_to_the_schedule_that_is_on_its_way(tmp_pat
 @pytest.mark.parametrize("scenario", [some_tasks, pytest.param(other_kinds, marks=pytest.mark.soak)])
 def test_other_schedulers(tmp_path, expected, policy, scenario):
     if policy == "exact-one-tree" and scenario is other_kinds:
-        return  # it places all hosts itself
+        return  # this scheduler places all hosts itself
     _, rows, found = run(tmp_path, scenario(), turns(policy))
     assert {row.state for row in rows.values()} == {TaskState.FINISHED}
     assert found == expected[1][scenario], "whoever schedules, sums are the same"
@@ -339,7 +339,7 @@ TAKEN = {"tdm", "seed", "static", "no-tdm", "random", "exact-one-tree"}
 
 @pytest.mark.parametrize("policy", sorted(SCHEDULERS))
 def test_every_scheduler_is_refused_by_name_or_takes_a_late_task(tmp_path, policy):
-    """One that has hosts of its own joins while the first one runs, whoever schedules."""
+    """A task with named hosts joins while the first one runs, with every scheduler."""
     tasks = [task("a", 3, rounds=8), task("d", 4, arrival=150)]
     if policy in TAKEN:
         _, rows, _ = run(tmp_path, tasks, turns(policy))
@@ -357,7 +357,7 @@ def test_every_scheduler_is_refused_by_name_or_takes_a_late_task(tmp_path, polic
 
 @contextmanager
 def at_work(tmp_path, tasks, until_us, *, options=None, topology=None, prepare=None):
-    """A world and a store in the middle of it; afterwards it goes on to its end, which is looked at."""
+    """Yield a world and a store in mid-run; afterwards run to the end and check it."""
     with World(topology or pods(), PROGRAM) as world, open_store(tmp_path / "tasks.sqlite") as store:
         store.submit(tasks)
         if prepare is not None:
@@ -434,7 +434,7 @@ def test_tasks_that_fit_nowhere_and_the_smallest_that_does(tmp_path):
 
 
 def test_hosts_with_as_many_slots_as_a_task_wants(tmp_path):
-    """In its turn a task has all slots of its hosts; sums are those of a task that wants one."""
+    """In its turn a task has all slots of its hosts; sums equal those of a task that wants one."""
     two = {host.name: HostProfile(slots=2) for host in pods().hosts}
     wanting = [replace(one, slots=2) for one in moving_tasks()[:2]]
     few = {"h4": HostProfile(slots=2)}
@@ -486,7 +486,7 @@ def test_schedules_are_for_cross_connects(tmp_path, topology, schedule, complain
 def test_the_executor_takes_a_schedule_once_and_none_that_is_late(tmp_path):
     with at_work(tmp_path, moving_tasks()[:2], 100) as (world, store):
         windows_ = store.schedules.windows(1)
-        world.set_schedule(Timetable(1, (), 0, 0))  # has it already
+        world.set_schedule(Timetable(1, (), 0, 0))  # already set
         assert (world.turn().schedule, world.turn().waiting) == (1, 0)
         with pytest.raises(TaskRefusedError, match="1 came after it"):
             world.set_schedule(Timetable(0, windows_, DELTA_PS, 0))
@@ -508,7 +508,7 @@ def test_the_executor_takes_a_schedule_once_and_none_that_is_late(tmp_path):
     ],
 )
 def test_a_schedule_that_is_damaged_on_its_way_is_taken_back(tmp_path, expected, table, column, text):
-    """All of its trees are in; set as it is now in the database, tasks would wait for a turn for ever."""
+    """All its trees are installed; with the damaged windows, tasks would wait for a turn forever."""
     path = tmp_path / "tasks.sqlite"
     with World(pods(), PROGRAM) as world:
         with open_store(path) as store:

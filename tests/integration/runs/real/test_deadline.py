@@ -1,4 +1,4 @@
-"""A deadline in real time: the others have their result before a straggler gives anything, which comes in the next."""
+"""A deadline in real time: others get their result before a straggler contributes; its part comes in the next sum."""
 
 import json
 import os
@@ -41,7 +41,7 @@ print(json.dumps([first.tolist(), counts.tolist(), total.tolist()]))
 
 
 STAR, TREE = f"star:hosts={RANKS}", f"leaf-spine:leaves=2,spines=1,hosts={RANKS // 2}"
-# On a busy machine nobody but the straggler is to be late: others go ahead of it in three attempts, but not in four.
+# On a busy machine only the straggler may be late: three attempts suffice for others to go ahead, not four.
 BMV2 = {"target": "bmv2", "deadline": "2s"}
 ON_BMV2 = [
     pytest.mark.bmv2,
@@ -55,7 +55,7 @@ ON_BMV2 = [
     [
         pytest.param(100, {}, id="udp"),
         pytest.param(100, {"faults": {"loss": 0.02}}, marks=pytest.mark.soak, id="udp, losses"),
-        # 40 chunks and their exponents: more than are on their way at once, and nobody is told to wait there.
+        # 40 chunks and their exponents: more than a window.
         pytest.param(10_000, {"topology": STAR, **BMV2}, marks=ON_BMV2, id="BMv2"),
         pytest.param(10_000, {"topology": TREE, **BMV2}, marks=ON_BMV2, id="BMv2, a tree"),
     ],
@@ -75,7 +75,7 @@ def test_a_straggler_is_left_out_and_its_contribution_is_in_a_later_sum(tmp_path
     )
     assert done.result is not None, lines
     every = [json.loads(lines[rank][-1]) for rank in range(RANKS)]
-    assert all(one == every[0] for one in every)  # the same bytes and counts, at the straggler too
+    assert all(one == every[0] for one in every)  # equal bytes and counts, at the straggler, too
     first, counts, total = every[0]
     assert first == [3 * (place % 7) + 1 + 10 + 1000 for place in range(elements)]
     assert set(counts) == {RANKS - 1}

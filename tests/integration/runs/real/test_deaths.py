@@ -29,7 +29,7 @@ def run(folder, faults, *, ranks=4, on_failure="shrink", plan="steiner", operati
 
 @pytest.mark.parametrize("plan", ["steiner", "halving-doubling"])
 def test_the_others_go_on_without_one_that_is_killed_and_one_that_is_stopped(tmp_path, plan):
-    """With halving and doubling each of them adds up for others, in four trees at once, then in two."""
+    """With halving and doubling each member aggregates for others, in four trees, then in two."""
     done, got, lines = run(tmp_path, {"1": {"3": "pause"}, "2": {"8": "kill"}, "3": {"15": "stop"}}, plan=plan)
     assert done.result is not None, lines
     check(got, {0, 1}, SEED, OPERATIONS, ELEMENTS)

@@ -1,4 +1,4 @@
-"""Raw sockets in a host's namespace: whatever it sends in another's name goes no farther than its switch."""
+"""Raw sockets in a host's namespace: frames with forged sources get no farther than the host's switch."""
 
 import json
 import select
@@ -40,7 +40,7 @@ while True:
             break
 """
 LAST = 0xFFFF
-"""identification of the frame after which a receiver ends"""
+"""IPv4 identification of the frame that ends a receiver"""
 
 
 def begin(host: str, program: str) -> subprocess.Popen[str]:
@@ -71,7 +71,7 @@ def packet(topology: Topology, liar: str, source: str, target: str, **fields: in
 
 
 def changed(frame: Packet, **bytes_at: int) -> bytes:
-    """A frame with other bytes of its IPv4 header: no INC packet any more."""
+    """Return a frame with some IPv4 header bytes changed, so that it is no INC packet."""
     raw = bytearray(encode(frame))
     for place, value in bytes_at.items():
         raw[int(place.removeprefix("at"))] = value
@@ -79,7 +79,7 @@ def changed(frame: Packet, **bytes_at: int) -> bytes:
 
 
 def lies(topology: Topology, liar: str, target: str) -> list[bytes]:
-    """In everybody else's name: all types, INC and other ports, another protocol, the first and a later fragment."""
+    """Return frames in the name of all others: all types, INC and other ports, other protocols, fragments."""
     made = []
     for node in topology.nodes:
         if node.name == liar:
@@ -98,7 +98,7 @@ BMV2 = pytest.param(
 
 @pytest.mark.parametrize("network", ["embedded", BMV2], indirect=True)
 def test_no_forged_frame_reaches_another_host(network: Topology) -> None:
-    """In the same rack and in the other one; what hosts send as themselves arrives, also a RESULT."""
+    """In the same rack and in the other; frames with the true source arrive, also a RESULT."""
     receivers = {target: begin(target, RECEIVE) for target in ("h2", "h4")}
     for receiver in receivers.values():
         assert receiver.stdout is not None

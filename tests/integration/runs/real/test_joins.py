@@ -14,7 +14,7 @@ OPERATIONS, ELEMENTS, SEED = 16, 300, 5
 
 
 def play(folder, joins, *, ranks=3, awaits=None, faults=None, topology="star:hosts=4", plan="steiner", **more):
-    """``awaits``: before which operation the ranks of the start wait until whom has asked to join."""
+    """``awaits``: operation before which the initial ranks wait, and the joining ranks that must have asked by then."""
     given = {"topology": topology, "time": "real", "links": "udp", "lanes": 64, "plan": plan, "workers": ranks}
     command = [sys.executable, "-m", "tests.support.kills.played", str(folder), str(SEED), str(OPERATIONS)]
     lines = []
@@ -56,7 +56,7 @@ def test_two_join_and_another_one_dies(tmp_path):
 @pytest.mark.soak
 @pytest.mark.parametrize("moment", ["begun", "knocked", "admitted", "-1", "8"])
 def test_one_that_is_killed_while_it_joins_holds_up_nobody(tmp_path, moment):
-    awaits = {"begun": {}, "knocked": {"5": {"3": "knocked"}}}.get(moment)  # else they are told of it
+    awaits = {"begun": {}, "knocked": {"5": {"3": "knocked"}}}.get(moment)  # otherwise they are told of it
     done, got, _ = play(tmp_path, [(0.0, "h4")], awaits=awaits, faults={"3": {moment: "kill"}})
     check(got, {0, 1, 2}, SEED, OPERATIONS, ELEMENTS)
     lost = {rank: why for one in done.result.network.membership for rank, why in one.lost.items()}

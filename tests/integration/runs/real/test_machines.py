@@ -1,4 +1,4 @@
-"""A script in real time on several machines: switches and ranks on both, the same bytes, and nothing left behind."""
+"""A script in real time on several machines: switches and ranks on both, equal bytes, nothing left behind."""
 
 import contextlib
 import json
@@ -71,7 +71,7 @@ time.sleep(600)
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
-    """Two machines that ssh reaches, and what is left on them at the end: nothing."""
+    """Two machines that ssh reaches; nothing may be left on them at the end."""
     with machines(2) as made:
         for name, text in known_to_ssh(tmp_path, made).items():
             monkeypatch.setenv(name, text)
@@ -81,7 +81,7 @@ def world(tmp_path, monkeypatch):
 
 @contextlib.contextmanager
 def launch(world, text, *words, out=None, command="launch"):
-    """A command, with a script of this text, on the first machine; ended behind what is within."""
+    """Start a script with this text on the first machine; end it when the context ends."""
     script = world.folder / "script.py"
     script.write_text(str(text))
     scripts = [str(script)] if text is not None else []
@@ -96,7 +96,7 @@ def launch(world, text, *words, out=None, command="launch"):
 
 
 def launched(world, text, *words, out=None, command="launch"):
-    """Its exit code, output, errors and result."""
+    """Return a launch's exit code, output, errors and result."""
     with launch(world, text, *words, out=out, command=command) as process:
         said, errors = process.communicate(timeout=400)
     path = world.folder / str(out) / "result.json"
@@ -110,7 +110,7 @@ MARKS = {"udp": (), "veth": (needs_tunnels,), "bmv2": needs_bmv2}
 
 
 def on(links, *given, soak=False):
-    """A set of parameters of a test that begin with a kind of links, with what it needs."""
+    """Return test parameters that begin with a kind of links, with a skip mark for its requirements."""
     return pytest.param(links, *given, marks=(*MARKS[links], *([pytest.mark.soak] if soak else [])))
 
 
@@ -135,7 +135,7 @@ def test_sums_on_two_machines_are_the_bytes_of_virtual_time_and_frames_are_as_pr
     there = real["real"]["machines"]
     assert {node for one in there.values() for node in one["nodes"] if node.startswith("leaf")} == {"leaf1", "leaf2"}
     assert all(any(node.startswith("leaf") for node in one["nodes"]) for one in there.values())
-    for one in there.values():  # what are machines here have one clock
+    for one in there.values():  # simulated machines share one clock
         assert abs(one["offset_ns"]) <= one["error_ns"] < 10**9
     assert all(one["communication_ps"] > 0 for one in real["network"]["collectives"])
 
@@ -205,7 +205,7 @@ comm.close()
 
 
 def ports_of(machine, kind, state):
-    """Ports of a machine's sockets that others reach, in a state of the kernel's."""
+    """Return the externally reachable ports of a machine's sockets in a kernel state."""
 
     def read():
         tables = [Path(f"/proc/thread-self/net/{one}").read_text("utf-8") for one in (kind, f"{kind}6")]
@@ -218,7 +218,7 @@ def ports_of(machine, kind, state):
 
 
 def strangers_get_no_answer(address, port):
-    """What a P4Runtime server says to those without a key, with another key, and in clear."""
+    """Check the P4Runtime server's response to clients without a key, with another key, and in clear text."""
     server = ssl.get_server_certificate((address, port)).encode()
     key, certificate = transport.halves(transport.make_key())
     options = [("grpc.ssl_target_name_override", "p4reduce")]
@@ -314,13 +314,13 @@ def command_line(pid):
 
 
 def tunnels(machine):
-    """UDP sockets of all addresses of a machine: VXLAN has one as long as there are devices, in whatever namespace."""
+    """Return a machine's wildcard UDP sockets: VXLAN keeps one as long as its devices exist, in any namespace."""
     lines = machine.run(lambda: Path("/proc/thread-self/net/udp").read_text("utf-8")).splitlines()[1:]
-    return [line for line in lines if line.split()[1].startswith("00000000:")]  # links of datagrams have addresses
+    return [line for line in lines if line.split()[1].startswith("00000000:")]  # links over UDP have addresses
 
 
 def no_tunnels(world):
-    """Whether there are none: namespaces go a little later than the last process in them."""
+    """Return whether there are none: namespaces vanish a little later than their last process."""
     return eventually(lambda: not any(map(tunnels, world.made)))
 
 

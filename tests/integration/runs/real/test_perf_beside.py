@@ -1,4 +1,4 @@
-"""Other libraries' all-reduces, between the hosts of a network in real time, beside those over its switches."""
+"""Other libraries' all-reduces between the hosts of a real-time network, compared with those over its switches."""
 
 import sys
 
@@ -27,5 +27,5 @@ def test_another_library_is_measured_on_the_same_links(tmp_path, monkeypatch, li
     rows = measure_real(experiment, plan, lambda *_: None, others=True)
     mine = [row for row in rows if row.engine == library]
     assert [row.size for row in rows if row.engine == "steiner"] == [row.size for row in mine] == [40_000, 400_000]
-    # More bytes take longer on links that have a rate: they were not summed in the machine's memory.
+    # More bytes take longer on links with a rate: they were not summed in shared memory.
     assert mine[1].in_place.time_us > 2 * mine[0].in_place.time_us

@@ -1,4 +1,4 @@
-"""Worker processes and embedded switches joined by UDP sockets, without root: the same bytes as in virtual time."""
+"""Worker processes and embedded switches joined by UDP sockets, without root: equal bytes as in virtual time."""
 
 import os
 import signal
@@ -22,11 +22,11 @@ FAULTS = {"loss": 0.02, "duplicate": 0.02, "reorder": 0.02}
 
 
 def quiet(label: str, done: int, total: int) -> None:
-    """Progress that nobody looks at."""
+    """Progress callback that does nothing."""
 
 
 def carried_out(experiment, folder, progress=quiet):
-    """The result of a run whose switches are threads of this process."""
+    """Return the result of a run whose switches are threads of this process."""
     with RealCluster(experiment, folder, "test", progress, None) as cluster:
         carry_out(cluster)
         return result(cluster, {})
@@ -102,7 +102,7 @@ def test_training_over_datagrams_ends_with_the_weights_of_virtual_time(plan, col
     same.training(real.training, virtual.training)
     assert real.training.time_to_target_s > 0
     assert real.network.prediction_differences == []
-    # As in virtual time: what depends on the values stands with the training.
+    # As in virtual time: the training's result has the digests.
     assert (real.network.result_sha256, virtual.network.result_sha256) == ("", "")
     assert [record.elements for record in real.network.collectives] == [
         record.elements for record in virtual.network.collectives

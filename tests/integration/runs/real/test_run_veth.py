@@ -1,4 +1,4 @@
-"""Worker processes in network namespaces of their own, embedded switches between veth pairs."""
+"""Worker processes in network namespaces, with embedded switches between veth pairs."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ def test_training_between_namespaces_ends_with_the_weights_of_virtual_time():
 
 
 def test_a_run_without_root_gives_the_bytes_of_virtual_time(tmp_path):
-    """The command, in a user namespace: with a host-side server and relays, which need all that a run may need."""
+    """The command in a user namespace, with a host-side server and relays: the most demanding kind of run."""
     if (reason := rootless.why_not()) is not None:
         pytest.skip(reason)
     given = {"topology": "star:hosts=2,servers=1,rate=200M", "plan": "ps", "lanes": 64, "elements": 3000, "seed": 5}

@@ -1,4 +1,4 @@
-"""Switches that begin anew under a group in real time, on datagrams over loopback."""
+"""Switches that restart under a group in real time, on datagrams over loopback."""
 
 import sys
 import threading
@@ -16,7 +16,7 @@ OPERATIONS, ELEMENTS, SEED = 30, 700, 5
 
 
 def play(folder, restart, *, topology="star:hosts=3", ranks=3, on_failure="shrink", plan="steiner"):
-    """Ranks in processes, switches and coordinator here; ``restart(cluster)`` strikes between two results."""
+    """Run ranks in processes, switches and coordinator here; ``restart(cluster)`` is called between two results."""
     given = {"topology": topology, "time": "real", "links": "udp", "lanes": 64, "plan": plan, "workers": ranks}
     command = [sys.executable, "-m", "tests.support.kills.played", str(folder), str(SEED), str(OPERATIONS)]
     lines, began = [], threading.Event()
@@ -61,7 +61,7 @@ def begins_anew(*switches):
 def test_all_go_on_in_a_new_epoch_with_exact_sums(tmp_path, topology, plan, switches):
     cluster, got, lines = play(tmp_path, begins_anew(*switches), topology=topology, plan=plan)
     check(got, {0, 1, 2}, SEED, OPERATIONS, ELEMENTS)
-    assert not any(own.changes for own in got.values())  # nobody is told
+    assert not any(own.changes for own in got.values())  # no member is told
     assert not any("Traceback" in str(line) for line in lines)
     assert cluster.decisions
     epochs = [one.epoch for one in cluster.decisions]

@@ -1,4 +1,4 @@
-"""Worker processes on sockets, the compiled P4 program between them: the same bytes as in virtual time."""
+"""Worker processes on sockets, joined by the compiled P4 program: equal bytes as in virtual time."""
 
 import hashlib
 import json
@@ -39,7 +39,7 @@ def experiment(plan: str, **given: object) -> Experiment:
 
 
 def digest_of(shas: list[str]) -> str:
-    """As virtual time makes it: of the digests of all results."""
+    """Return the digest over the digests of all results, as virtual time computes it."""
     digest = hashlib.sha256()
     for sha in shas:
         digest.update(bytes.fromhex(sha))

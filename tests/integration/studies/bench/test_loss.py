@@ -1,4 +1,4 @@
-"""The benchmark of losses moves tensors through networks, and counts what was asked."""
+"""The benchmark of losses moves tensors through networks, and counts ASKs."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_where_every_link_loses_much_questions_are_early_and_bring_nothing_twice
 
 @pytest.mark.parametrize("seed", [100, 104])
 def test_questions_leave_the_link_to_data_where_all_workers_share_a_switch(seed):
-    """One of eight workers has nearly always lost a frame. Without a limit the others ask 5 to 10 times a chunk."""
+    """One of eight workers has nearly always lost a frame. Without a limit the others send 5 to 10 ASKs a chunk."""
     run = measure("steiner", "10G", 262_144, seed, "star8", FaultOptions(loss=0.05))
     assert run.ratio < 1.5
     assert run.asks < 3
@@ -28,7 +28,7 @@ def test_questions_leave_the_link_to_data_where_all_workers_share_a_switch(seed)
 
 
 def test_trees_with_relays_repair_what_is_lost_soon():
-    """Where few switches add, workers are inner nodes of trees. Without prompt questions: 10 to 19 times the bound."""
+    """Few switches aggregate, so workers are inner nodes. Without prompt ASKs: 10 to 19 times the bound."""
     topology = "leaf-spine:leaves=4,spines=2,hosts=4,capable=leaf1+leaf2+spine1"
     runs = [measure("packing", "10G", 65_536, seed, topology, FaultOptions(loss=0.05)) for seed in (301, 303)]
     assert max(run.ratio for run in runs) < 9.5
@@ -38,9 +38,9 @@ def test_trees_with_relays_repair_what_is_lost_soon():
 
 
 def test_frames_that_overtake_each_other_are_not_asked_for():
-    """Late by up to 2.3 round trips; before that was known each worker asked for seven of ten chunks.
+    """Frames are late by up to 2.3 round trips; before this was handled, workers asked for seven of ten chunks.
 
-    Of 18 seeds the mean is 0.104 +- 0.012 questions a chunk.
+    The mean over 18 seeds is 0.104 +- 0.012 ASKs a chunk.
     """
     runs = [measure("steiner", "100G", 1_000_000, seed, "leaf-spine-8", FaultOptions(reorder=0.1)) for seed in (3, 40)]
     assert max(run.ratio for run in runs) < REORDERED

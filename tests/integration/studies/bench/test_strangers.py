@@ -1,4 +1,4 @@
-"""Time-outs survive senders that know nothing of each other; the benchmarks have 20 seeds of 8 and of 32."""
+"""Time-outs with independent senders; the benchmarks have 20 seeds of 8 and of 32 senders."""
 
 import pytest
 

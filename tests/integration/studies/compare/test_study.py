@@ -1,4 +1,4 @@
-"""The comparison's sample, and figures of papers in small."""
+"""The comparison's sample, and small versions of the papers' figures."""
 
 from dataclasses import replace
 
@@ -23,10 +23,10 @@ RACKS = "leaf-spine:leaves=2,spines=2,hosts=2,servers=2"
 
 
 def test_the_sample_holds_and_says_where_each_is_fastest():
-    settings = replace(QUICK, systems=("steiner", "ring", "switchml", "atp"))  # the others: test_systems.py
+    settings = replace(QUICK, systems=("steiner", "ring", "switchml", "atp"))  # test_systems.py has the others
     result = run_study(STUDY, settings, Work(parts=["systems"]))
     points = {(one["axis"], one["loss"], one["jobs"], one["system"]): one for one in result.points["systems"]}
-    assert {point["system"] for point in result.of("systems", deployed=0.0)} == {"ring", "atp"}  # no switch can add
+    assert {point["system"] for point in result.of("systems", deployed=0.0)} == {"ring", "atp"}  # no switch aggregates
     for system in ("steiner", "switchml"):
         assert 1 <= points["loss", 0, 1, system]["over_best"] < 1.3
         assert points["loss", 0.01, 1, system]["over_best"] > points["loss", 0, 1, system]["over_best"]
@@ -68,7 +68,7 @@ def test_chance_has_several_seeds():
 
 
 def test_jobs_of_several_trees_share_a_network_and_trees_keep_apart():
-    """Two jobs with a tree each have a spine each, and three lossy ones with three trees each still have exact sums."""
+    """Two jobs of one tree each get different spines; three lossy jobs of three trees each have exact sums."""
     both = Setting("jobs", kib=64, jobs=2)
     assert next(run_cell(SystemCell(RACKS, both, "steiner", 1))).over_best < 1.3
     assert next(run_cell(SystemCell(RACKS, replace(both, loss=0.01), "striped", 1))).slots >= 4 * 64

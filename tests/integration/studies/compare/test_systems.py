@@ -1,4 +1,4 @@
-"""The compared systems: exact sums whatever links do, and each protocol's own mechanism at work."""
+"""The compared systems: exact sums under link faults, and each protocol's specific mechanism."""
 
 import re
 import sys
@@ -36,7 +36,7 @@ def carry(system, topology=STAR, elements=64 * 50, *, jobs=1, density=1.0, fault
 @pytest.mark.parametrize("topology", [STAR, RACKS])
 @pytest.mark.parametrize("name", ["switchml", "omnireduce", "atp", "sharp", "panama"])
 def test_sums_are_exact_under_loss_duplication_and_reordering(name, topology):
-    """``run`` raises where one is not."""
+    """``run`` raises if a sum is not exact."""
     for seed in range(101, 101 + examples(1, 50)):
         outcome = carry(SYSTEMS[name](), topology, faults=ROUGH, density=0.3, seed=seed)
         assert (outcome.resends > 0) == (name != "sharp")
@@ -102,7 +102,7 @@ def test_atp_falls_back_to_the_server_where_aggregators_are_few():
 
 
 def test_atps_results_pass_switches_that_add_for_other_racks():
-    """leaf2's come through spine1, which adds for leaf3: it must leave them alone."""
+    """leaf2's results pass spine1, which aggregates for leaf3 and must leave them alone."""
     outcome = carry(Atp(), f"{RACKS.replace('spines=2', 'spines=1')},capable=leaf1+leaf2+spine1")
     assert outcome.resends == 0
     assert outcome.done_ps[0] < 2 * carry(Atp(), RACKS).done_ps[0]
@@ -171,7 +171,7 @@ def test_the_example_of_the_page_is_a_system(tmp_path, monkeypatch):
 def test_a_time_out_follows_the_shortest_round_trip_and_grows_when_all_leave_again():
     clock = RoundTrips(1000)
     for late in range(200):
-        clock.took(5000 if late % 4 == 0 else 90_000, 4)  # three of four wait for what others lost
+        clock.took(5000 if late % 4 == 0 else 90_000, 4)  # three of four samples wait for others' losses
     assert 5000 <= clock.timeout_ps < 7000
     before = clock.timeout_ps
     for _ in range(40):

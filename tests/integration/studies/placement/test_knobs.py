@@ -1,4 +1,4 @@
-"""Exchanges on packets against sums that are formed here, and what they keep back."""
+"""Exchanges on packets compared with sums formed here, and the parts that they hold back."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ WORKERS, SIZE, ROUNDS = 4, 2600, 6
 
 
 def exchanged(make):
-    """What each worker had after each round, (workers, rounds, size), and what was given, of that shape."""
+    """Return results and inputs of each worker after each round, both of shape (workers, rounds, size)."""
     given = np.random.default_rng(1).standard_normal((WORKERS, ROUNDS, SIZE)).astype(np.float32)
     given[:, :, 1000:1100] *= 50
 
@@ -48,7 +48,7 @@ def exchanged(make):
     ],
 )
 def test_what_is_not_sent_comes_later(make, kept):
-    """All have the same; what has come by the end is what was given but for about the last rounds of each."""
+    """All workers agree; at the end everything has arrived except about each worker's last rounds."""
     found, given = exchanged(make)
     assert (found == found[0]).all()
     missing = np.abs(found[0].sum(axis=0) - given.sum(axis=(0, 1)))

@@ -1,4 +1,4 @@
-"""The sample of the study, and the calibration on packets."""
+"""The study's sample, and the calibration on packets."""
 
 import json
 from dataclasses import replace
@@ -37,10 +37,10 @@ def test_the_sample_holds_and_leaves_its_files(tmp_path, capsys):
     assert dense["bytes_per_s"] == pytest.approx(100 * rare["bytes_per_s"], rel=0.2)
     assert dense["age_s"] < 0.02
     assert 0.5 < rare["age_s"] < 1.5
-    assert rare["bytes_per_s"] == pytest.approx(told["bytes_per_s"], rel=0.05)  # thresholds are the reader's
+    assert rare["bytes_per_s"] == pytest.approx(told["bytes_per_s"], rel=0.05)  # the reader applies the thresholds
     assert rare["told_per_s"] > told["told_per_s"]
     assert min(dense["core"], rare["core"]) > 0
-    assert 0 < digests["bytes_per_s"] < dense["bytes_per_s"] / 50  # switches tell when there is something to tell
+    assert 0 < digests["bytes_per_s"] < dense["bytes_per_s"] / 50  # digests are sent only on changes
     assert 0 < digests["age_s"] < 0.2
     page = (tmp_path / "report.html").read_text()
     assert page.count("src=") == page.count('src="data:image/png') == 6

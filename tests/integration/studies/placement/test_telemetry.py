@@ -1,4 +1,4 @@
-"""Counters that are read while packets cross the P4 program: what they say, and what they cost."""
+"""Counters read while packets cross the P4 program: their values and their cost."""
 
 import finsy as fy
 import grpc
@@ -42,7 +42,7 @@ def test_readings_see_bursts_beside_a_job_and_their_messages_are_counted():
         for host, index in job.members.items():
             network.post(index, Post(Collective.ALL_REDUCE, ones[host], ones[host]))
         reader.read()
-        assert reader.known == {}  # of one reading nothing follows
+        assert reader.known == {}  # a single reading gives no rate
         network.advance(PS_PER_S // 10)
         reader.read()
         taken = {hop: bps for hop, bps in reader.known.items() if bps}

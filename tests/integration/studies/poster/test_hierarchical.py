@@ -1,4 +1,4 @@
-"""Hierarchical rings: what each phase is, what is reserved, and every byte and sum on packets."""
+"""Hierarchical rings: their phases, their reservations, and every byte and sum on packets."""
 
 from collections import Counter
 from dataclasses import replace
@@ -39,7 +39,7 @@ def test_a_link_is_reserved_for_the_phase_that_takes_most_of_it():
     topology = load(RACKS)
     found = hierarchical_ring(task("h2", "h3", "h4", "h5", demand_bps=GBPS), NetworkState(topology))
     up, down = ("h1", 1), ("leaf1", topology.port("leaf1", "h1"))
-    assert found.demand_bps[up] == 3 * GBPS  # three copies to its rack are more than a ring's two
+    assert found.demand_bps[up] == 3 * GBPS  # three copies to its rack exceed a ring's two
     assert found.demand_bps[down] == 2 * GBPS
     taken: Counter = Counter()
     for phase in found.phases:
@@ -57,8 +57,8 @@ def test_a_link_is_reserved_for_the_phase_that_takes_most_of_it():
     [
         (RACKS, 11, [3, 1, 3]),
         (RACKS, 5, [2, 1, 2]),
-        (RACKS, 3, [1]),  # all in one rack: the first phase is all
-        ("wan:graph=nobel-us,rate=10G", 7, [1]),  # a host a city: a plain ring
+        (RACKS, 3, [1]),  # one rack: the first phase is everything
+        ("wan:graph=nobel-us,rate=10G", 7, [1]),  # one host per city: a plain ring
         ("wan:graph=nobel-us,hosts=2,rate=10G", 9, [5, 1, 5]),
     ],
 )

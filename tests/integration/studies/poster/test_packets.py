@@ -1,4 +1,4 @@
-"""Rounds of tasks on packets: what is counted, what is predicted, and the bounds."""
+"""Rounds of tasks on packets: counted bytes, predictions and bounds."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def cell(scenario=RACKS, **changes):
 
 
 def terminals_only(task, topology):
-    """A tree that aggregates in racks only: another one than that of any policy."""
+    """Policy whose tree aggregates in racks only, unlike that of any other policy."""
     view = View(task, NetworkState(topology), 64)
     return decide_trees("mst", view, mst, view.words(LinkWeights()))
 
@@ -55,7 +55,7 @@ def test_every_policy_and_task_sends_what_was_predicted_and_no_faster_than_its_b
 
 @pytest.mark.parametrize("delay", ["1us", "50us", "200us"])
 def test_the_fixed_scheduler_is_not_throttled_where_links_are_long(delay):
-    """Its window is what the round trip needs: with a share of the server's queue it took 4 times its bound."""
+    """Its window is set by the round trip: with a share of the server's queue it took 4 times its bound."""
     long = TrafficScenario("long", f"wan:graph=germany50,rate=100G,access_rate=40G,delay={delay}")
     settings = PosterSettings(scenarios=(long,), sizes=(15,), tasks=1, seeds=(0,))
     (row,) = run_policies(PolicyCell(settings, long, 0, (15,), ("spff",))).rows
@@ -78,7 +78,7 @@ def test_the_same_unit_gives_the_same_rows():
 
 
 def test_two_trees_push_first_and_pull_then():
-    """On links that weigh differently in the two directions upload and broadcast may take different trees."""
+    """If links weigh differently in the two directions, upload and broadcast may use different trees."""
     topology = RACKS.build()
     (task,) = draw_tasks(topology, replace(SETTINGS, tasks=1), 0, 6)
     one = POLICIES["steiner"](task, NetworkState(topology), lanes=64)
@@ -95,7 +95,7 @@ def test_two_trees_push_first_and_pull_then():
 
 
 def test_two_trees_on_long_links_share_the_slots_of_a_switch():
-    """Where the round trip asks for all of them, the first tree left none to the second."""
+    """If the round trip demands all slots, the first tree left none to the second."""
     topology = TrafficScenario("far", f"{RACKS.topology},delay=1ms").build()
     (task,) = draw_tasks(topology, replace(SETTINGS, tasks=1), 0, 6)
     one = POLICIES["steiner"](task, NetworkState(topology), lanes=64)
@@ -125,7 +125,7 @@ def test_what_does_not_fit_is_rejected_with_the_reason():
 
 @pytest.mark.parametrize("policy", ["spff", "overlay-mst"])
 def test_many_tasks_take_turns_in_one_network(policy):
-    """More tasks than a switch has slots for at a time."""
+    """More tasks than a switch has slots for at the same time."""
     topology = RACKS.build()
     tasks = draw_tasks(topology, replace(SETTINGS, tasks=20), 1, 3)
     decisions = [POLICIES[policy](task, NetworkState(topology), lanes=64) for task in tasks]

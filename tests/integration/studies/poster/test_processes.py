@@ -1,4 +1,4 @@
-"""Processes of the poster's experiment end with the one that started them."""
+"""Processes of the poster's experiment end with their parent."""
 
 import signal
 import sys
@@ -15,7 +15,7 @@ from tests.support.pools import LISTED, end_at_work
     [
         (signal.SIGKILL, -9),
         (signal.SIGINT, 130),
-        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.soak),  # the same pool: course/test_grade_all_ends.py
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.soak),  # also in course/test_grade_all_ends.py
     ],
 )
 def test_killed_at_work_it_leaves_no_process(tmp_path: Path, number: signal.Signals, code: int) -> None:

@@ -1,4 +1,4 @@
-"""Rings as a baseline: admitted by what they take of links, carried by packets, counted on every link."""
+"""Rings as a baseline: admission by link demand, packets, and counts on every link."""
 
 from collections import Counter
 from itertools import pairwise
@@ -55,7 +55,7 @@ def test_a_ring_goes_round_what_is_full_or_is_refused_with_the_link():
 @pytest.mark.parametrize("network", [RACKS, "wan:graph=nobel-us,rate=10G"])
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_every_host_gets_the_sum_and_links_carry_what_was_predicted(network, count):
-    """Shapes of 1, 2 and many; twice at once beside spff."""
+    """Rings of 1, 2 and many hosts; two of them concurrently with spff."""
     topology = load(network)
     hosts = [host.name for host in topology.hosts]
     model = Task("t", hosts[0], tuple(hosts[1 : 1 + count]), ELEMENTS, demand_bps=10**6)

@@ -48,13 +48,13 @@ def test_a_swap_is_counted_in_bytes_frames_and_time(found):
     assert swapped.resent_frames >= swapped.in_flight > 0
     assert swapped.saved_bytes == never.link_bytes - swapped.link_bytes
     if not swapped.loss:
-        # What is counted falls short of what was expected: the round of the swap began on the old tree.
+        # The counted saving falls short of the expected one: the swap's round began on the old tree.
         assert 0 < swapped.saving_bytes - swapped.saved_bytes <= swapped.cost_bytes
         assert swapped.resent_bytes <= swapped.cost_bytes
 
 
 def test_wrong_weights_are_found(monkeypatch):
-    """A trial whose gradients are others must not pass."""
+    """A trial with other gradients must not pass."""
     run, number = swaps._run, []
 
     def other(cell, trial, detour):

@@ -1,4 +1,4 @@
-"""Policies on packets: what they do to jobs that share an uplink, told by an oracle, by counters or by nobody."""
+"""Policies on packets for jobs that share an uplink, informed by an oracle, by counters or not at all."""
 
 from dataclasses import replace
 
@@ -79,7 +79,7 @@ def test_what_is_written_later_than_a_period_is_late_and_nothing_breaks() -> Non
 
 @pytest.mark.parametrize("policy", ["slack", "mltcp", "aalo", "fair", "batch", "cassini"])
 def test_every_sum_is_exact_under_policies_that_change_their_mind(policy: str) -> None:
-    """`run_governed` compares every weight and every link's bytes; jobs begin in the middle, computing varies."""
+    """`run_governed` compares every weight and every link's bytes; jobs start midway, computing times vary."""
     description, alone = described([1, 2], jitter=0.3, rounds=5)
     late = replace(description.jobs[1], start_ps=500 * PS_PER_US)
     description = replace(description, jobs=(description.jobs[0], late))
@@ -121,7 +121,7 @@ def test_governing_is_checked() -> None:
 
 
 def test_jobs_of_several_trees_are_put_in_order_as_others_are() -> None:
-    """Sums and bytes on all links are checked by the run."""
+    """The run checks sums and bytes on all links."""
     description, alone = described([1, 2], phi=0.5, rounds=5, control_latency_ps=5 * PS_PER_US, plan="rina")
     found = run_governed(description, Governing("sjf", Knowledge.PREDICTED, every_ps=EVERY_PS), alone)
     assert found.classes == (6, 5)

@@ -29,7 +29,7 @@ def result() -> StudyResult:
 def test_all_that_must_hold_holds_in_the_sample(result: StudyResult) -> None:
     assert len(result.verdicts) >= 10
     assert [verdict.bar for verdict in result.verdicts if not verdict.holds] == []
-    assert not any(verdict.decided for verdict in result.verdicts)  # on a seed that the study was developed on
+    assert not any(verdict.decided for verdict in result.verdicts)  # a seed used in development
 
 
 def test_files_hold_the_rows_and_the_page_needs_nothing_else(result: StudyResult, tmp_path: Path) -> None:

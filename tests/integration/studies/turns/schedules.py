@@ -1,4 +1,4 @@
-"""Schedules by hand: what they should take on packets can be calculated on paper."""
+"""Hand-made schedules whose times on packets can be calculated on paper."""
 
 from p4reduce.control_plane.tdm.jobs import Kind, OpticalNetwork, TdmJob
 from p4reduce.control_plane.tdm.schedule import (

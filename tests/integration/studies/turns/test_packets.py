@@ -1,4 +1,4 @@
-"""Schedules played on packets: times as calculated, every frame as predicted, every sum exact."""
+"""Schedules played on packets: calculated times, predicted frames, exact sums."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from tests.integration.studies.turns.schedules import GBPS, NETWORK, job, placed
 
 SIZE = 200_000
 SENT_S = SIZE / NETWORK.nic * FRAME
-"""seconds of a vector on a NIC: 71 us"""
+"""seconds that a vector takes on a NIC: 71 us"""
 
 
 def sound(played: PlayedSchedule) -> None:
@@ -28,7 +28,7 @@ def sound(played: PlayedSchedule) -> None:
 def test_darkness_hides_behind_training() -> None:
     played = play(*two_groups(NETWORK, SIZE, 150e-6), rounds=2)
     sound(played)
-    assert played.rounds_ps == [300_000_000] * 2  # max(delta + C, W), twice: not a picosecond more
+    assert played.rounds_ps == [300_000_000] * 2  # max(delta + C, W), twice, to the picosecond
     assert played.reconfigurations == 5
     assert played.iterations_ps["b"] == [300_000_000] * 2
 
@@ -36,7 +36,7 @@ def test_darkness_hides_behind_training() -> None:
 def test_where_communication_is_longer_it_is_what_counts() -> None:
     played = play(*two_groups(NETWORK, SIZE, 10e-6), rounds=2)
     sound(played)
-    assert 1.0 < played.round_s / (2 * (SENT_S + NETWORK.delta_s)) < 1.15  # lead round trips of a small vector
+    assert 1.0 < played.round_s / (2 * (SENT_S + NETWORK.delta_s)) < 1.15  # round trips of a small vector's lead
     for window in played.windows:
         dark = 0 if window is played.windows[0] else 20_000_000
         assert window.end_ps - window.start_ps == window.communicated_ps + dark
@@ -62,7 +62,7 @@ def test_the_same_configuration_twice_is_never_dark() -> None:
 
 
 def test_darkness_is_for_jobs_whose_ports_change() -> None:
-    """Of two jobs that take their turn together one has the circuit that it had before, and goes on at once."""
+    """Of two jobs in one turn, one keeps its circuit from before, and goes on at once."""
     before = ((0, 1, 0, 0), (1, 0, 0, 0), (0, 0, 0, 1), (0, 0, 1, 0))
     after = ((0, 1, 0, 0), (1, 0, 1, 0), (0, 1, 0, 0), (0, 0, 0, 0))
     plans = (
@@ -85,7 +85,7 @@ def test_darkness_is_for_jobs_whose_ports_change() -> None:
 
 
 def test_three_stripes_serve_a_triangle_in_two_thirds_of_the_time() -> None:
-    """One tree over three pods fills two circuits; three of them, a third each, fill all three by two thirds."""
+    """One tree over three pods fills two circuits; three trees of a third each fill all three by two thirds."""
     network = OpticalNetwork(3, 2, 24 * GBPS, 2, 16 * GBPS, delta_s=0.0)
     vision = job("vision", 3_200_000, 0.0, 6)
     took = {}
@@ -99,7 +99,7 @@ def test_three_stripes_serve_a_triangle_in_two_thirds_of_the_time() -> None:
 
 
 def test_an_all_to_all_in_stripes_goes_both_ways_round_a_ring() -> None:
-    """Four pods in a ring: the pairs across it share out on both sides, chunk by chunk, in two all-to-alls."""
+    """Four pods in a ring: opposite pairs split their chunks over both sides, in two all-to-alls."""
     network = OpticalNetwork(4, 1, 25 * GBPS, 2, 10 * GBPS, delta_s=0.0)
     ring = ((0, 1, 0, 1), (1, 0, 1, 0), (0, 1, 0, 1), (1, 0, 1, 0))
     experts = job("experts", 400_000, 0.0, 4, kind="a2a")
@@ -169,7 +169,7 @@ def test_jobs_that_no_window_gates(mode: str) -> None:
     alone = 100e-6 + SENT_S
     if mode == "exclusive":
         assert played.iteration_s("a") == pytest.approx(2 * alone, rel=0.15)
-    else:  # one trains while the other communicates, sooner or later
+    else:  # eventually one trains while the other communicates
         assert alone < played.iteration_s("a") < 2.2 * alone
 
 
@@ -182,7 +182,7 @@ def test_the_clock_of_slots_keeps_its_beat_and_loses_nothing_in_time() -> None:
 
 
 def test_each_way_of_keeping_windows_by_itself() -> None:
-    """Slots of 50 us, too short for 71: what is not through must wait for its next window."""
+    """Slots of 50 us are shorter than the 71 us needed: the rest waits for the next window."""
     plan, jobs = two_groups(NETWORK, SIZE, 1e-6, clock="slots", round_s=100e-6, guard_s=12e-6)
     played = {keep: play(plan, jobs, rounds=20, keep=keep) for keep in ("starts", "pause", "gates")}
     assert all(one.exact for one in played.values())
@@ -209,7 +209,7 @@ def test_what_packets_cannot_do_says_why(broken: object, said: str) -> None:
 
 @pytest.mark.parametrize("ring", [False, True])
 def test_a_push_that_ends_before_the_pull_begins(ring: bool) -> None:
-    """The source's: twice F / b along a tree, and 2 (m - 1) / m of F on every circuit of a ring of ToRs."""
+    """The source's model: twice F / b along a tree, and 2 (m - 1) / m of F on every circuit of a ring of ToRs."""
     closed = ((0, 1, 0, 1), (1, 0, 1, 0), (0, 1, 0, 1), (1, 0, 1, 0))
     star = PodTree(1, ((0, 1), (2, 1)), 1.0, pipelined=False)
     one = placed("a", ("h1", "h2", "h3", "h5", "h7")[: 5 if ring else 4], 0, *(() if ring else (star,)))

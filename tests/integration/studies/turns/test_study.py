@@ -1,4 +1,4 @@
-"""The sample of the study, and what it is made of."""
+"""The study's sample, and its parts."""
 
 import json
 from dataclasses import replace
@@ -29,7 +29,7 @@ def test_a_small_study_holds_on_packets_and_each_of_its_bars_can_fail(tmp_path: 
     assert "packets / formulas" in (tmp_path / "report.html").read_text("utf-8")
     data = json.loads((tmp_path / "result.json").read_text("utf-8"))
     assert data["factors"]["tree"]["frames"] == pytest.approx(1.084, abs=0.01)
-    # What was kept is what was run.
+    # kept cells give the same result
     assert run_study(STUDY, replace(QUICK, seeds=(1,)), work).as_data() == result.as_data()
     wrong: dict[str, Any] = dict(result.records)
     bad = {"exact": False, "as_predicted": False, "dark_lost": 1, "round_s": 9.9, "flow_error": 1.0}

@@ -1,4 +1,4 @@
-"""Schedules on the electrical twin and on two planes, and guards that are computed, on packets."""
+"""Schedules on the electrical twin and on two planes, and computed guard times, on packets."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""No command outlives its test, also one that fails."""
+"""Clean-up of commands that tests start, even if they fail."""
 
 import pytest
 
@@ -7,6 +7,6 @@ from tests.support import live
 
 @pytest.fixture(autouse=True)
 def no_command_stays():
-    """End what a test has started and left."""
+    """End commands that a test has started and left running."""
     yield
     live.end_all()

@@ -1,4 +1,4 @@
-"""The page in a real browser: what it shows, that everything is reached by keys, that it fits, light and dark."""
+"""The page in a real browser: its contents, keyboard access, layout, light and dark."""
 
 import threading
 from contextlib import ExitStack, closing
@@ -23,14 +23,14 @@ from tests.unit.views.live.test_play import TEXTS
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 
-LONG_S = 300  # code may have to be compiled first
+LONG_S = 300  # includes compilation
 LOSSY = Experiment(topology="leaf-spine-8", elements=60_000, lanes=64, faults=FaultOptions(loss=0.01), seed=3)
 SMALL = LOSSY.model_copy(update={"elements": 4_000})
 EVIL = "<img src=x onerror=alert(1)>&\"'\u202e\U0001f600"
 
 
 class Page:
-    """A run that begins paused, its server, and a browser that has opened it."""
+    """A run that begins paused, its server, and a browser that has opened its page."""
 
     def __init__(self, browser, experiment=LOSSY):
         self.browser = browser
@@ -49,7 +49,7 @@ class Page:
         assert self.player.wait_until(lambda: self.player.stands, LONG_S)
 
     def shown(self):
-        """The page shows the newest moment."""
+        """Wait until the page shows the newest moment."""
         newest = self.player.history.times()[1]
         self.browser.until(lambda: self.browser.run("return document.body.dataset.key") == str(newest))
 
@@ -146,7 +146,7 @@ def test_it_fits_and_can_be_read(page, size, scheme, tmp_path):
 
 
 def low_contrasts(seen):
-    """Texts whose colour is too near to what is behind them: WCAG 2.2 AA, 4.5 : 1 (of what is switched off: none)."""
+    """Return enabled texts with a contrast below 4.5 : 1 to their background (WCAG 2.2 AA)."""
     return seen.run(
         """
         const part = (c) => (c /= 255, c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
@@ -173,7 +173,7 @@ def low_contrasts(seen):
 
 
 def small_targets(seen):
-    """Controls that are smaller than 24 by 24 pixels (WCAG 2.2, 2.5.8)."""
+    """Return controls smaller than 24 by 24 pixels (WCAG 2.2, 2.5.8)."""
     return seen.run(
         """
         const found = [];
@@ -187,7 +187,7 @@ def small_targets(seen):
 
 
 def choose_a_frame(page):
-    """Frames of a link that were kept, the first of which is gone through; seconds from the click to the first step."""
+    """Open a link's kept frames and step through the first; return the seconds from the click to the first step."""
     seen = page.browser
     next(one for one in seen.all("#links tbody button") if one.text.startswith("h1 ")).click()
     seen.until(lambda: seen.all("#frames button"))
@@ -205,7 +205,7 @@ def choose_a_frame(page):
 
 
 def test_a_frame_of_the_past_is_gone_through_with_keys_and_followed(chromium):
-    """Forward, back, first and last; what a step wrote stays; the copy is followed to the next switch."""
+    """Forward, back, first and last; a step's output stays; the copy is followed to the next switch."""
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
 
@@ -286,7 +286,7 @@ def test_steps_fit_and_can_be_read(page, size, scheme, tmp_path):
 
 
 def clipped(seen):
-    """Boxes whose contents are wider than they are, so that a part is not seen without scrolling."""
+    """Return boxes whose contents overflow, so that a part is hidden without scrolling."""
     return seen.run(
         """
         return [...document.querySelectorAll(".card, .card *:not(svg *):not(.hidden)")]
@@ -299,7 +299,7 @@ def clipped(seen):
 
 @whole
 def test_five_hundred_frames_move_ten_times_a_second(page):
-    """The page's own code, with frames that are made up: 500 on their links all the time."""
+    """The page's own code with simulated frames: 500 on their links all the time."""
     rate, seen = page.browser.driver.execute_async_script(
         """
         const done = arguments[arguments.length - 1];
@@ -424,7 +424,7 @@ def test_a_server_that_ends_is_said(page):
 
 @pytest.fixture
 def played(chromium, tmp_path):
-    """A playground that a browser has opened, and its files."""
+    """A playground opened in a browser, and its files."""
     files = {which: tmp_path / f"my.{which}" for which in ("program", "entries", "packets")}
     for which, text in TEXTS.items():
         files[which].write_text(text)
@@ -439,7 +439,7 @@ def played(chromium, tmp_path):
 
 
 def write(seen, which, old, new):
-    """Edit a text as somebody types; seconds until the page shows what comes of it."""
+    """Edit a text as a user types; return the seconds until the page shows the result."""
     return seen.driver.execute_async_script(
         """
         const [which, old, made, done] = arguments;
@@ -502,7 +502,7 @@ def test_a_playground_fits_and_can_be_read(played, size, scheme):
 
 
 class RealNetwork:
-    """A network in real time of which only the counters are made up, its page, and a browser that has opened it."""
+    """A real-time network with simulated counters, its page, and a browser that has opened it."""
 
     def __init__(self, browser, folder, topology):
         self.browser = browser
@@ -515,7 +515,7 @@ class RealNetwork:
         self.source = RealSource(f"net {EVIL}", lambda: folder / "view", restarts=False)
 
     def links(self):
-        """A tenth of each link's rate leaves switches; hosts' queues are known to nobody."""
+        """A tenth of each link's rate leaves switches; hosts' queues are unknown."""
         self.read += 1
         found = {}
         for link in self.topology.links:
@@ -583,7 +583,7 @@ def test_a_page_of_real_time_fits_and_can_be_read(chromium, tmp_path, size, sche
 
 @whole
 def test_a_large_network_stays_usable(chromium, tmp_path):
-    """A fat-tree of 125 switches and 250 hosts, 1,500 directions of links, all of which change."""
+    """A fat-tree of 125 switches and 250 hosts, whose 1,500 link directions all change."""
     chromium.shape("desktop", "light")
     with RealNetwork(chromium, tmp_path, "fat-tree:k=10") as page:
         assert len(chromium.all("#drawing [data-node]")) == 375

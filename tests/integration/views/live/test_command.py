@@ -1,4 +1,4 @@
-"""``--live`` from the outside: what it prints, what it leaves alone, how it ends."""
+"""The ``--live`` option as seen by a user: output, side effects, and how it ends."""
 
 import http.client
 import json
@@ -51,7 +51,7 @@ def test_a_held_run_ends_at_once(number, code):
 @pytest.mark.soak
 @pytest.mark.parametrize("command", [("run", *SMALL, "--live", "--hold"), ("run", *SMALL, "--time", "real", "--live")])
 def test_ctrl_c_at_any_moment_of_the_start_leaves_nothing(command, tmp_path, monkeypatch):
-    """The moments are those at which the command opens its so many-th file, at the latest when it binds its page."""
+    """Interrupt when the command opens its n-th file, at the latest when it binds its page."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     chance = random.Random(3)
     for opened in (chance.randint(1, 1500) for _ in range(10)):

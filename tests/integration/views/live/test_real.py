@@ -1,4 +1,4 @@
-"""Networks in real time on a live page: a run over UDP sockets, a standing network, what cannot be seen there."""
+"""Real-time networks on a live page: a run over UDP sockets, a standing network, and features unavailable there."""
 
 import json
 import signal
@@ -34,7 +34,7 @@ in_namespaces = pytest.mark.skipif(bool(why_not()), reason=str(why_not()))
 
 @pytest.fixture
 def script(tmp_path, monkeypatch):
-    """One that goes on until a file is there; the runs of this test are all that there are."""
+    """A script that runs until a file exists; only this test's runs are visible."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     path = tmp_path / "script.py"
     path.write_text(SCRIPT)
@@ -42,7 +42,7 @@ def script(tmp_path, monkeypatch):
 
 
 def until(port, token, condition):
-    """The first view of which something holds; new moments are told by the stream."""
+    """Return the first view that satisfies a condition; the stream reports new moments."""
     for tick in ticks(port, token):
         assert tick["state"] in {"waiting", "running"}, tick
         if tick["count"] and condition(found := ask(port, token, "/api/view?time=now&switch=s1")):
@@ -67,17 +67,17 @@ def test_a_launch_in_real_time_is_seen_while_it_goes_on_and_afterwards(script, t
     assert all(worker["chunks"] > 0 and worker["window"] > 0 for worker in moving["workers"])
     later = until(port, token, lambda view: view["time_ps"] > moving["time_ps"])
     assert sum(row[0] for row in later["links"]) > sum(row[0] for row in moving["links"])
-    # nobody holds real time, and says so
+    # real time cannot be paused, and the page says so
     tick = next(ticks(port, token))
     assert (tick["clock"], tick["controls"]) == ("real", False)
     refused = ask(port, token, "/api/run", {"action": "pause"})["refused"]
     assert tick["why_no_controls"] == refused
-    # datagrams between processes are not caught, what the switch would do with one is told all the same
+    # datagrams between processes are not captured, but the switch's processing can be shown
     assert "veth" in ask(port, token, "/api/frames?node=h1&port=1")["refused"]
     traced = ask(port, token, "/api/trace", {"node": "h1", "port": 1, "frame": FRAME.hex()})
     assert (traced["node"], traced["port"]) == ("s1", 1)
     assert traced["steps"]
-    # somebody else attaches, sees the same network, and leaves it alone
+    # another client attaches, sees the same network, and does not change it
     watcher, other_port, other_token = started("watch")
     assert until(other_port, other_token, lambda view: len(view["workers"]) == 2)["slots"]
     stop.touch()

@@ -1,4 +1,4 @@
-"""Connections of strangers to a live page change nothing of the run, and do not live for long."""
+"""Unauthenticated connections to a live page do not affect the run, and are closed soon."""
 
 import re
 import signal
@@ -26,7 +26,7 @@ STRANGERS = examples(150, 1500)
 
 
 def launched(folder, extra, strangers):
-    """Exit code, standard output, standard error without what each run draws, and the names of the files."""
+    """Return exit code, stdout, stderr without random parts, and the names of the files."""
     folder.mkdir()
     script, out = folder / "script.py", folder / "out"
     script.write_text(SCRIPT)
@@ -41,13 +41,13 @@ def launched(folder, extra, strangers):
     return theirs, (code, sorted(printed.splitlines()), error, sorted(one.name for one in out.iterdir()))
 
 
-# The page's server is the same in both kinds of time; of virtual time every byte is compared.
+# Both kinds of time use the same server; in virtual time every byte is compared.
 @pytest.mark.parametrize("extra", [FAST, pytest.param(REAL, marks=pytest.mark.soak)], ids=["virtual", "real"])
 def test_a_run_is_the_same_beside_strangers(tmp_path, extra, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     alone, quiet = launched(tmp_path / "quiet", extra, 0)
     strangers, loud = launched(tmp_path / "loud", extra, STRANGERS)
-    if extra == REAL:  # times, and what is said of them, are others in each run in real time
+    if extra == REAL:  # times, and messages about them, differ between real-time runs
         assert "Traceback" not in loud[2]
         quiet, loud = (
             (code, re.findall("[0-9a-f]{64}", "".join(printed)), files) for code, printed, _, files in (quiet, loud)

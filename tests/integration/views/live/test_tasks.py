@@ -1,4 +1,4 @@
-"""Orchestrated tasks on a live page: held, stepped, watched from elsewhere, ended at Ctrl-C."""
+"""Orchestrated tasks on a live page: paused, stepped, watched by another client, ended by Ctrl-C."""
 
 import json
 import signal
@@ -21,7 +21,7 @@ FAST = ("-l", "64", "--control-latency", "10us")
 
 @pytest.fixture
 def folder():
-    """A short path: that of a Unix socket has at most 107 bytes."""
+    """A short path, as a Unix socket's path has at most 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="p4r-") as name:
         save(two_spines(), Path(name) / "network.yaml")
         with Store(Path(name) / "tasks.sqlite") as store:
@@ -39,7 +39,7 @@ def view(port, token, time="now"):
 
 
 def step(port, token, time_ps):
-    """Let so much time pass; the view then. Ticks of the stream tell when time stands."""
+    """Let a time pass; return the view then. The stream's ticks tell when time is paused."""
     wanted = view(port, token)["time_ps"] + time_ps
     ask(port, token, "/api/run", {"action": "step", "value": time_ps})
     while (found := view(port, token))["time_ps"] < wanted:
@@ -52,14 +52,14 @@ def test_tasks_are_held_stepped_and_shown_to_their_end(folder):
     first = view(port, token)
     assert (first["time_ps"], first["events"]) == (0, 0)
     assert {task["rounds_done"] for task in first["tasks"]} == {0}
-    # somebody else may look, and finds the same page; the network answers although its time stands
+    # another client gets the same page; the network answers although its time is paused
     watched = CliRunner().invoke(app, ["watch", str(folder / "tasks.sqlite"), "--json"])
     assert json.loads(watched.stdout)["url"] == f"http://127.0.0.1:{port}/?token={token}"
     assert view(port, token)["time_ps"] == 0, "who looks has time pass"
     later = step(port, token, 50_000_000)
     assert later["time_ps"] < 60_000_000
     while not (working := [task for task in later["tasks"] if task["state"] == "running"]):
-        later = view(port, token)  # the orchestrator is about to write it down
+        later = view(port, token)  # the orchestrator has not written it yet
     assert {job["key"] for job in ask(port, token, "/api/scene")["jobs"]} >= {task["jobs"][0] for task in working}
     ask(port, token, "/api/run", {"action": "go"})
     stayed(process)

@@ -1,4 +1,4 @@
-"""Workers die, and the orchestrator is killed at each point that it passes from then on: two tasks share switches."""
+"""Deaths of workers, then a kill of the orchestrator at each later point: two tasks that share switches."""
 
 import pytest
 
@@ -23,11 +23,11 @@ CASES = {
     ),
 }
 EVERY = 17
-"""how many points are between two kills, in the shorter test"""
+"""distance in points between two kills, in the shorter test"""
 
 
 def killed_at(left, fields, deaths, state):
-    """A task loses workers, 7 us from each other; killed at one point after that. Whether there was that point."""
+    """Let a task lose workers, 7 us apart, and kill the orchestrator at a later point; return whether it came."""
     history = Histories()
     try:
         history._submit([(fields, None), (OTHER, None)])

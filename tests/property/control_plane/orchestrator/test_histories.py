@@ -1,4 +1,4 @@
-"""Histories of the orchestrator: what fails or ends it, between any two steps, leaves a clear state."""
+"""Histories of the orchestrator: failures and kills between any two steps leave a clear state."""
 
 from hypothesis import HealthCheck, settings
 

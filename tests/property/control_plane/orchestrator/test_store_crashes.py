@@ -1,4 +1,4 @@
-"""Whatever the database is told, and whenever it stops: what is found is what the last whole transaction left."""
+"""Crashes of the database at any moment: it has the state after the last complete transaction."""
 
 import shutil
 from pathlib import Path
@@ -44,10 +44,10 @@ def content(store):
 
 
 def found_after_a_crash(path: Path, folder: Path):
-    """What another process finds in the files as they are now, while the first still has them open."""
+    """Return what another process reads from the files now, while the first still has them open."""
     folder.mkdir()
     for part in path.parent.glob(path.name + "*"):
-        if not part.name.endswith("-shm"):  # shared memory: gone with the machine
+        if not part.name.endswith("-shm"):  # shared memory, lost if the machine crashes
             shutil.copy(part, folder / part.name)
     with Store(folder / path.name, synchronous=False) as store:
         return content(store)

@@ -1,4 +1,4 @@
-"""Histories over an optical cross-connect: whatever ends an orchestrator, what holds is a schedule, and all ends."""
+"""Histories over an optical cross-connect: schedules stay valid whatever ends an orchestrator, and all tasks end."""
 
 from hypothesis import HealthCheck, settings
 

@@ -1,4 +1,4 @@
-"""Plans on random networks: trees are trees, paths are paths, predictions are what a walk counts."""
+"""Plans on random networks: trees are trees, paths are paths, predictions equal an independent count."""
 
 from itertools import pairwise, permutations
 
@@ -20,7 +20,7 @@ TREES = ("spt", "mst", "steiner", "exact")
 
 @st.composite
 def networks(draw, *, all_capable=False):
-    """A connected network of up to 10 switches with a few extra links, some of them capable, hosts anywhere."""
+    """Draw a connected network of up to 10 switches with extra links, some capable, and hosts anywhere."""
     builder = TopologyBuilder("random")
     count = draw(st.integers(1, 10))
     capable = [all_capable or draw(st.booleans()) for _ in range(count)]
@@ -61,7 +61,7 @@ def check_tree(plan):
         ends = {(child.address.port, child.address.ip) for child in aggregator.children}
         if aggregator.parent is not None:
             ends.add((aggregator.parent.port, aggregator.parent.ip))
-        # Whoever sends to a switch is known by port and address.
+        # A switch knows each sender by port and address.
         assert len(ends) == len(aggregator.children) + (aggregator.parent is not None)
     for worker in plan.workers:
         at, steps = worker, 0
@@ -74,7 +74,7 @@ def check_tree(plan):
 
 
 def check_paths(plan):
-    """Every hop has a path of links there and back; switches forward by destination alone."""
+    """Check that every hop has a path of links both ways, and that switches forward by destination alone."""
     topology = plan.topology
     onward = {}
     for child, parent in plan.edges:
@@ -146,7 +146,7 @@ def test_predictions_equal_a_walk(data, operation, elements, lead):
 
 
 def sent(plan, operation, elements, lead):
-    """Every first transmission, one by one, as the protocol says it."""
+    """Return every first transmission, one by one, as the protocol specifies."""
     full, empty = 62 + 4 * plan.lanes, 62
     chunks = -(-elements // plan.lanes)
     if operation == "all_to_all":
@@ -189,11 +189,11 @@ def test_trees_cost_no_more_than_shortest_paths(data):
     problem = Problem(topology, tuple(hosts[1:]), hosts[0])
     separate = sum(problem.paths.distance(worker, problem.server) for worker in problem.workers)
     costs = {name: cost(problem, PLANS[name](problem)) for name in TREES}
-    # A server that shares no switch with any worker still costs its own link once.
+    # A server without a common switch with workers still costs its own link once.
     assert costs["mst"] <= separate
     assert costs["spt"] <= separate
     assert costs["steiner"] <= min(costs["mst"], costs["spt"])
-    # No tree costs less than the links that any connected subgraph needs.
+    # No tree costs less than the links of any connected subgraph.
     assert costs["steiner"] >= len(hosts) + len({problem.paths.access(host) for host in hosts}) - 1
 
 
@@ -228,7 +228,7 @@ def test_fan_in_is_limited_or_refused(data, limit):
     try:
         limited = limit_fan_in(problem, layout, limit)
     except PlanError:
-        # Moving one switch's surplus at a time may end in a corner, but only where hardly any room is left.
+        # Moving one switch's surplus at a time may get stuck, but only if hardly any room is left.
         assert len(hosts) > room - limit
         return
     below = limited.children

@@ -1,4 +1,4 @@
-"""What holds of every policy and every cut, against references that share no code."""
+"""Properties of every policy and every cut, compared with independent references."""
 
 import itertools
 from fractions import Fraction
@@ -64,7 +64,7 @@ def test_every_policy_classifies_all_flows_alike_in_whatever_order_jobs_are_give
 @settings(deadline=None, max_examples=examples(25, 60))
 @given(st.lists(st.frozensets(st.sampled_from(LINKS)), min_size=1, max_size=8), st.integers(1, 6))
 def test_no_other_cut_shares_fewer_links(links: list[frozenset[tuple[str, int]]], queues: int) -> None:
-    """All cuts are tried; costs are added pair by pair. Every job has one flow here."""
+    """All cuts are tried; costs are summed pair by pair. Every job has one flow."""
     names = [f"j{place}" for place in range(len(links))]
     situation = Situation(JobFacts(name, own) for name, own in zip(names, links, strict=True))
     order = Order(tuple((Flow(name, LaneDirection.PUSH),) for name in names))
@@ -90,7 +90,7 @@ def test_no_other_cut_shares_fewer_links(links: list[frozenset[tuple[str, int]]]
 @settings(deadline=None)
 @given(jobs_of())
 def test_batch_order_is_that_of_all_pairs(jobs: list[JobFacts]) -> None:
-    """Smaller batch first, in a batch pull before push: no pair of frames is the other way round."""
+    """Smaller batches first, and within a batch pulls before pushes, for all pairs of frames."""
     classes = decide("batch", Situation(jobs)).classes
     batch = {job.name: job.newest for job in jobs}
     for one, other in itertools.combinations(classes, 2):

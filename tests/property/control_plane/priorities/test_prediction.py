@@ -1,4 +1,4 @@
-"""Forecasts from counters, held against the flows that made them count."""
+"""Forecasts from counters, compared with the flows behind the counters."""
 
 import itertools
 import random as drawn
@@ -15,7 +15,7 @@ US = 1_000_000
 
 
 def curve(flows: list[list[tuple[int, int, int]]]) -> tuple[list[tuple[int, int]], int]:
-    """Corners of what a counter shows, from bursts (start, end, bytes) of each flow; and its end."""
+    """Return the corner points of a counter's curve, from bursts (start, end, bytes) of each flow, and its end."""
     corners, total = [(0, 0)], 0
     for bursts in flows:
         for start, end, size in bursts:
@@ -44,7 +44,7 @@ def read(corners: list[tuple[int, int]], last: int, every: int, quiet: int) -> l
 @settings(deadline=None, max_examples=examples(15, 40))
 @given(st.integers(0, 2**32), st.integers(2, 8))
 def test_flows_are_found_to_an_interval_however_the_readings_fall(seed: int, number: int) -> None:
-    """Of one rate and size, with times of computing that vary."""
+    """Flows of one rate and size, with varying computing times."""
     random, every = drawn.Random(seed), 10 * US
     flows, now = [], 0
     for _ in range(number):
@@ -59,7 +59,7 @@ def test_flows_are_found_to_an_interval_however_the_readings_fall(seed: int, num
 
 
 def test_a_job_that_others_keep_waiting_does_not_compute() -> None:
-    """After one whole flow, a silence in the middle of the next one is no end, though longer than ``quiet``."""
+    """After one whole flow, a silence inside the next one is not its end, even if longer than ``quiet``."""
     first = [(500 * US, 700 * US, 1000)]
     second = [(1500 * US, 1550 * US, 300), (1700 * US, 1800 * US, 700)]
     found = read(*curve([first, second]), 10 * US, 40 * US)
@@ -68,7 +68,7 @@ def test_a_job_that_others_keep_waiting_does_not_compute() -> None:
 
 
 def test_a_flow_that_goes_on_after_its_end_is_one() -> None:
-    """The second is larger than the first: its end by bytes was none."""
+    """The second flow is larger than the first, so its predicted end by bytes was wrong."""
     found = read(*curve([[(500 * US, 700 * US, 1000)], [(1500 * US, 1800 * US, 1600)]]), 20 * US, 60 * US)
     predictor = Predictor()
     for flow in found:
@@ -92,7 +92,7 @@ def test_nothing_is_said_before_two_flows_have_ended() -> None:
 
 @pytest.mark.parametrize("jitter", [0.0, 0.02, 0.5])
 def test_the_next_start_is_the_end_and_the_median_compute(jitter: float) -> None:
-    """Communication is stretched by others, at random up to four times: computing alone tells the start."""
+    """Others stretch communication up to four times at random: only computing times predict the start."""
     random, predictor, now, errors = drawn.Random(7), Predictor(), 0, []
     for _ in range(300):
         forecast = predictor.forecast()
@@ -101,7 +101,7 @@ def test_the_next_start_is_the_end_and_the_median_compute(jitter: float) -> None
         end = now + random.randrange(200 * US, 800 * US)
         predictor.observe(ObservedFlow(now, end, 100))
         now = end + round(800 * US * random.gauss(1, jitter)) if jitter else end + 800 * US
-    # The error of a median of five, and of the time itself: about jitter * 0.8 * sqrt(1 + 1/5 * pi/2).
+    # Error of a median of five plus that of the time itself: about jitter * 0.8 * sqrt(1 + 1/5 * pi/2).
     assert statistics.median(errors) <= 1.1 * 0.8 * jitter
     assert jitter == 0 or statistics.median(errors) > 0.3 * jitter
 

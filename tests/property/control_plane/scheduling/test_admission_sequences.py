@@ -1,4 +1,4 @@
-"""Whatever tasks come and go: no link, in no direction, and no switch is ever promised more than it has."""
+"""Any sequence of tasks: no direction of a link and no switch is promised more than it has."""
 
 from collections import Counter
 from fractions import Fraction
@@ -20,7 +20,7 @@ ALL = (*NAMES, "overlay-mst-mean", "ring", "spff-mean", "steiner-mean")
 
 @st.composite
 def networks(draw):
-    """Switches of which some can aggregate and have few slots, hosts, and load that differs by direction."""
+    """Draw switches, some aggregating, with few slots, hosts, and load that differs by direction."""
     topology, used = draw(loaded_networks(switches=7, load=8))
     poor = topology.switches[: draw(st.integers(0, len(topology.switches)))]
     return topology, used, {switch.name: draw(st.sampled_from([0, 1, 2, 4, 16, 64])) for switch in poor}
@@ -28,7 +28,7 @@ def networks(draw):
 
 @st.composite
 def tasks(draw, topology):
-    """A name is given later."""
+    """Draw a task without a name."""
     names = draw(st.permutations([host.name for host in topology.hosts]))
     workers = tuple(names[1 : 1 + draw(st.integers(1, len(names) - 1))])
     demand, training = draw(st.integers(0, 40)) * GIGA // 10, draw(st.sampled_from([0, 10**6, 10**8]))
@@ -36,7 +36,7 @@ def tasks(draw, topology):
 
 
 def kept(decision):
-    """What links keep for a copy: the demand, or its mean over training and sending 32,000 bits."""
+    """Return the bandwidth reserved for a copy: the demand, or its mean over training and sending 32,000 bits."""
     demand = decision.task.demand_bps
     if not demand or not decision.policy.endswith("-mean"):
         return demand
@@ -45,9 +45,9 @@ def kept(decision):
 
 
 def carried(task, layout, direction, topology):
-    """Copies of a frame of one direction on every directed link, along the layout's paths."""
+    """Return the copies of one direction's frame on every directed link, along the layout's paths."""
     found = Counter()
-    if isinstance(layout, RingLayout):  # every stream carries what is reduced, then what is gathered
+    if isinstance(layout, RingLayout):  # every stream carries the reduction, then the gathering
         for pair in zip(layout.order, (*layout.order[1:], layout.order[0]), strict=True):
             found.update((a, topology.port(a, b)) for a, b in pairwise(layout.paths[pair]))
         return found
@@ -80,7 +80,7 @@ def test_no_residual_is_ever_negative(data, network):
             continue
         state.reserve(decision.demand_bps, decision.slots)
         running.append(decision)
-        # Counted anew from the paths of all that run.
+        # Counted again from the paths of all running tasks.
         load, taken = Counter(used), Counter()
         for one in running:
             for layout, direction in ((one.upload, "up"), (one.broadcast, "down")):
@@ -100,7 +100,7 @@ def test_no_residual_is_ever_negative(data, network):
 @settings(max_examples=examples(30, 80), deadline=None)
 @given(st.data(), networks(), st.sampled_from([4, 8, 32]))
 def test_plans_of_what_was_admitted_have_slots_for_its_demand(data, network, size):
-    """With the ranges of slots that switches really have left."""
+    """Plans use the ranges of slots that switches really have left."""
     topology, used, _ = network
     resources = Resources(size)
     running = []

@@ -1,4 +1,4 @@
-"""Policies on random networks under random, asymmetric load: what they decide can be forwarded and fits."""
+"""Policies on random networks under random, asymmetric load: their trees can be forwarded and fit."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -27,7 +27,7 @@ NAMES = ("exact", "overlay-mst", "spff", "spff-ecmp", "spff-ina", "spt", "steine
 
 @st.composite
 def situations(draw):
-    """A network, its state, and a task."""
+    """Draw a network, its state, and a task."""
     topology, used = draw(loaded_networks(switches=9, load=10))
     names = draw(st.permutations([host.name for host in topology.hosts]))
     workers = tuple(names[1 : 1 + draw(st.integers(1, len(names) - 1))])
@@ -36,7 +36,7 @@ def situations(draw):
 
 
 def check_forwarding(plan):
-    """By destination, child and parent over the same links, every sender known by port and address."""
+    """Check forwarding by destination, equal links between child and parent, and senders known by port and address."""
     onward = {}
     for (source, destination), path in plan.paths.items():
         assert (path[0], path[-1]) == (source, destination)
@@ -72,7 +72,7 @@ def test_decisions_can_be_forwarded_and_fit(situation, name):
         for hop, times in crossed.items():
             assert state.residual_bps(hop) >= max(1, times * task.demand_bps)
             total[hop] = total.get(hop, 0) + times * task.demand_bps
-        # Every worker's frames reach the server, and the server's every worker, over links of that direction.
+        # Frames of every worker reach the server, and the server's reach every worker, over links of that direction.
         assert crossed[(task.server, 1) if direction == "broadcast" else _down(state, task)] >= 1
         if isinstance(layout, TreeLayout):
             assert crossed[(task.server, 1) if direction == "broadcast" else _down(state, task)] == 1
@@ -123,7 +123,7 @@ def test_where_shortest_paths_with_aggregation_fit_so_does_the_search(situation)
 @settings(max_examples=examples(25, 60), deadline=None)
 @given(situations())
 def test_an_unloaded_network_gets_the_tree_of_the_plan(situation):
-    """With bandwidth alone and nothing used, weights are hops: the policy's tree costs what the planner's does."""
+    """With bandwidth alone and no load, weights are hops: the policy's tree costs as much as the planner's."""
     state, task = situation
     idle = NetworkState(state.topology)
     task = Task(task.name, task.server, task.workers, task.elements, aggregation="switches")

@@ -1,4 +1,4 @@
-"""Of random instances: configurations are matchings, capacities hold, every job is covered once a round."""
+"""Random instances: configurations are matchings, capacities hold, every job is served once a round."""
 
 import numpy as np
 import pytest
@@ -77,7 +77,7 @@ def check(schedule: Schedule, jobs: list[TdmJob]) -> None:
 
 
 def check_ways(schedule: Schedule, jobs: list[TdmJob], name: str) -> None:
-    """Pods of a job hang together by circuits of its process, unless the network is electrical."""
+    """Check that circuits of its process connect a job's pods, unless the network is electrical."""
     plan = schedule.plan(name)
     job = next(one for one in jobs if one.name == name)
     pods = {schedule.network.pod_of(host) for host, _ in plan.placement}
@@ -107,7 +107,7 @@ def check_ways(schedule: Schedule, jobs: list[TdmJob], name: str) -> None:
 @settings(max_examples=examples(25, 60), deadline=None)
 @given(st.integers(1, 6), st.integers(0, 6), st.data())
 def test_the_least_time_is_the_least_there_is(pods: int, ports: int, data: st.DataObject) -> None:
-    """Against ports given out one by one, each where it helps most (which shares nothing with the search)."""
+    """Reference: ports assigned one by one where each helps most (independent of the search)."""
     upper = [[data.draw(st.integers(0, 50)) for _ in range(pods)] for _ in range(pods)]
     demand = np.array(
         [[float(upper[i][j] if i < j else upper[j][i]) if i != j else 0.0 for j in range(pods)] for i in range(pods)]

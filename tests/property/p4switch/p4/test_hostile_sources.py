@@ -1,4 +1,4 @@
-"""No source ends in a traceback: it compiles, or it is refused with a message."""
+"""No source causes a traceback: it compiles, or is refused with a message."""
 
 import random
 
@@ -52,7 +52,7 @@ def test_mutated_programs_of_ours():
 
 
 def test_the_mutations_reach_every_stage():
-    """They are neither all refused by the parser nor all harmless."""
+    """Mutations are neither all refused by the parser nor all harmless."""
     counts = {"compiled": 0, "checker": 0, "parser": 0}
     for seed in range(120):
         found = compile_text(mutated(PROGRAM, random.Random(f"mutated {seed}")))

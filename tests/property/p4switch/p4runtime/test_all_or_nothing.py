@@ -1,4 +1,4 @@
-"""All-or-nothing batches that meet what other entries use: profiles with hardly any room, members and groups in use."""
+"""All-or-nothing batches that conflict with other entries: profiles with little room, members and groups in use."""
 
 import finsy as fy
 import pytest
@@ -15,7 +15,7 @@ from tests.support.p4runtime.updates import DELETE, INSERT, MODIFY, refused
 CONTROL = schema("control")
 SELECTOR, PROFILE = "I.selector", "I.profile"
 ROOM = 16
-"""Members of the selector, those of action sets included."""
+"""Capacity of the selector in members, including those of action sets."""
 
 WHOLE_STATE = [
     p4r.Entity(table_entry={"counter_data": {}, "meter_config": {}}),
@@ -44,7 +44,7 @@ def update(kind, entity):
 
 
 def action_set(kind, index, size=1, weight=1):
-    """An entry of table choose with actions of its own, one member of the selector for each."""
+    """Return an entry of table choose with an action set, which takes one member of the selector per action."""
     message = update(kind, fy.P4TableEntry("choose", match=fy.Match(index=index)))
     action = fy.Action("send", port=1, extra=0).encode_action(CONTROL)
     for _ in range(size):
@@ -109,7 +109,7 @@ UPDATES = st.one_of(
 
 
 def filled(entries):
-    """A device on which that many members of the selector belong to action sets."""
+    """Return a device with a number of the selector's members taken by action sets."""
     device = forwarding("control")
     assert not any(device.write([action_set(INSERT, 100 + n) for n in range(entries)]))
     return device
@@ -118,7 +118,7 @@ def filled(entries):
 @settings(max_examples=examples(25, 60), deadline=None)
 @given(st.integers(ROOM - 4, ROOM), st.lists(UPDATES, max_size=6), st.lists(UPDATES, max_size=6))
 def test_a_batch_is_done_as_a_whole_or_leaves_the_state_as_it_was(entries, first, batch):
-    """The twin says what should come of it: it takes the updates one by one."""
+    """A twin device that takes the updates one by one gives the expected result."""
     device, twin = filled(entries), filled(entries)
     device.write(first)
     twin.write(first)
@@ -137,7 +137,7 @@ def test_a_batch_is_done_as_a_whole_or_leaves_the_state_as_it_was(entries, first
 
 @pytest.mark.parametrize("atomicity", ["ROLLBACK_ON_ERROR", "DATAPLANE_ATOMIC"])
 def test_action_sets_of_other_entries_count(atomicity):
-    """15 of 16 members are taken: of two more, none goes in."""
+    """15 of 16 members are taken: of two more, neither is inserted."""
     with P4RuntimeServer() as server, RawClient(server.address) as client:
         server.add_device(1)
         client.arbitrate()

@@ -1,4 +1,4 @@
-"""Whatever a client sends, it gets an answer, and no update is made by half."""
+"""Every client request gets an answer, and no update is half applied."""
 
 import grpc
 import pytest
@@ -43,7 +43,7 @@ RANGES = {
 
 @st.composite
 def messages(draw, kind, depth=0):
-    """A message of a class with fields set at random, nested messages too."""
+    """Draw a message of a class with random fields, including nested messages."""
     message = kind()
     fields = list(kind.DESCRIPTOR.fields)
     chosen = draw(st.lists(st.sampled_from(fields), unique_by=lambda f: f.name, max_size=4)) if fields else []
@@ -108,7 +108,7 @@ def state(device):
 
 @st.composite
 def nearly_valid(draw):
-    """A valid update in which a few fields, however deep, are changed at random."""
+    """Draw a valid update with a few fields, at any depth, changed at random."""
     update = p4r.Update()
     update.CopyFrom(draw(st.sampled_from(VALID_UPDATES)))
     for _ in range(draw(st.integers(0, 2))):
@@ -167,7 +167,7 @@ CALLS = {
 
 
 def answer(call):
-    """The canonical code of a call."""
+    """Return the canonical code of a call."""
     try:
         call()
     except grpc.RpcError as error:
@@ -196,7 +196,7 @@ def test_random_calls_are_answered(primary, name, data):
 def test_random_streams_end_or_go_on_but_never_stop_the_server(server, primary, requests):
     with RawClient(server.address, election_id=None) as client:
         for request in requests:
-            # An election id that wins would take the primary's place: that is right, but not what is tested here.
+            # A winning election id would rightly replace the primary, which is not tested here.
             request.arbitration.ClearField("election_id") if request.HasField("arbitration") else None
             client.send(request)
         client.hang_up()
@@ -212,7 +212,7 @@ def test_bytes_that_are_no_message_are_answered(primary, garbage, name):
     try:
         CALLS[name].FromString(garbage)
     except DecodeError:
-        assert code is StatusCode.INTERNAL  # gRPC's own answer to what cannot be deserialized
+        assert code is StatusCode.INTERNAL  # gRPC's answer to bytes that cannot be deserialized
     else:
         assert code in ANSWERS
     assert answer(primary.write) is StatusCode.OK

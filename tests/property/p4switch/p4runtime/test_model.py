@@ -15,7 +15,7 @@ FEW = st.integers(0, 3)
 
 @st.composite
 def keys(draw):
-    """Table, match and priority of an entry; few different ones, so that they meet."""
+    """Draw table, match and priority of an entry, from few values so that they collide."""
     table = draw(st.sampled_from(sorted(CAPACITY)))
     match table:
         case "exact_table":

@@ -18,7 +18,7 @@ from tests.support.conformance.targets.bmv2_process import Bmv2Binaries, find_bi
 
 
 def main() -> int:
-    """Exit status 0 if nothing differed, 1 if something did, 2 if BMv2 is missing."""
+    """Return 0 if nothing differed, 1 if something did, 2 if BMv2 is missing."""
     options = _options()
     switch = find_switch()
     if switch is None:

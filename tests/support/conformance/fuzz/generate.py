@@ -1,6 +1,6 @@
 """Random cases for any program: entries for all its tables, groups, sessions, members, and frames between changes.
 
-The programs' headers consist of small fields, so numbers drawn mostly from a few values meet often.
+The programs' headers consist of small fields, so numbers drawn mostly from a few values collide often.
 """
 
 import random
@@ -28,13 +28,13 @@ from tests.support.conformance.fuzz.shape import ActionShape, Key, Shape, TableS
 
 FrameMaker: TypeAlias = Callable[[random.Random], bytes]
 PORTS = 8
-"""Frames arrive on ports below, and replicas leave by them."""
+"""Number of ports, from 0, on which frames arrive and replicas leave."""
 MEMBERS = 6
 GROUPS = 3
 
 
 def number(rng: random.Random, width: int) -> int:
-    """A number of so many bits: mostly small, or of small bytes as frames are, else any or the greatest."""
+    """Returns a number of ``width`` bits: mostly small or of small bytes as in frames, else random or the maximum."""
     draw = rng.random()
     if draw < 0.5:
         return rng.randrange(min(8, 1 << width))
@@ -45,7 +45,7 @@ def number(rng: random.Random, width: int) -> int:
 
 
 class CaseMaker:
-    """Makes one case for a program."""
+    """Maker of one case for a program."""
 
     def __init__(self, shape: Shape, frames: FrameMaker, rng: random.Random) -> None:
         self._shape = shape
@@ -56,7 +56,7 @@ class CaseMaker:
         self._groups: dict[str, int] = {}
 
     def case(self, packets: int) -> list[Operation]:
-        """Sets everything up, then ``packets`` frames with changes in between."""
+        """Return operations that set everything up, then ``packets`` frames with changes in between."""
         operations = self._set_up()
         for _ in range(packets):
             if self._rng.random() < 0.3:
@@ -131,7 +131,7 @@ class CaseMaker:
 
     def _insert(self, table: TableShape) -> list[Operation]:
         match = tuple(self._match(key) for key in table.keys)
-        self._priority += 1  # equal priorities that both match would leave the choice open
+        self._priority += 1  # with equal priorities the choice between two matches would be open
         priority = self._priority if table.has_priority else 0
         bare = TableEntry(match, "", (), priority)
         full = sum(name == table.name for name, _ in self._live) >= table.size

@@ -1,4 +1,4 @@
-"""What a case consists of, and its form in a recording."""
+"""Operations of which a case consists, and their JSON in a recording."""
 
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -34,7 +34,7 @@ class Delete:
 
 @dataclass(frozen=True)
 class SetDefault:
-    """What a miss runs from now on."""
+    """Sets a table's default action."""
 
     table: str
     action: str
@@ -43,7 +43,7 @@ class SetDefault:
 
 @dataclass(frozen=True)
 class SetGroup:
-    """A multicast group's replicas (port, rid)."""
+    """Sets a multicast group's replicas (port, rid)."""
 
     group: int
     replicas: tuple[tuple[int, int], ...]
@@ -51,7 +51,7 @@ class SetGroup:
 
 @dataclass(frozen=True)
 class SetSession:
-    """A clone session's replicas (port, rid)."""
+    """Sets a clone session's replicas (port, rid)."""
 
     session: int
     replicas: tuple[tuple[int, int], ...]
@@ -59,7 +59,7 @@ class SetSession:
 
 @dataclass(frozen=True)
 class SetMember:
-    """A member of an action profile; numbers go up from 0."""
+    """Creates a member of an action profile; members are numbered from 0."""
 
     profile: str
     member: int
@@ -69,7 +69,7 @@ class SetMember:
 
 @dataclass(frozen=True)
 class SetMembers:
-    """A group of an action selector, created by its first use; numbers go up from 0."""
+    """Sets the members of an action selector's group, created by the first use; groups are numbered from 0."""
 
     profile: str
     group: int
@@ -78,7 +78,7 @@ class SetMembers:
 
 @dataclass(frozen=True)
 class SetMeter:
-    """A meter that never refills: ``committed`` packets or bytes are green, ``peak`` are green or yellow."""
+    """Sets a meter that never refills: ``committed`` packets or bytes are green, ``peak`` are green or yellow."""
 
     meter: str
     index: int
@@ -88,7 +88,7 @@ class SetMeter:
 
 @dataclass(frozen=True)
 class SetDirectMeter:
-    """The meter of an entry, likewise."""
+    """Sets the meter of a table entry; like ``SetMeter``, it never refills."""
 
     table: str
     entry: TableEntry
@@ -98,7 +98,7 @@ class SetDirectMeter:
 
 @dataclass(frozen=True)
 class AddToValueSet:
-    """A value for a parser's value set."""
+    """Adds a value to a parser's value set."""
 
     value_set: str
     value: int
@@ -106,7 +106,7 @@ class AddToValueSet:
 
 @dataclass(frozen=True)
 class WriteRegister:
-    """A register's cell."""
+    """Writes a register's cell."""
 
     register: str
     index: int
@@ -115,7 +115,7 @@ class WriteRegister:
 
 @dataclass(frozen=True)
 class Send:
-    """A frame that arrives."""
+    """Sends a frame to the switch by a port."""
 
     port: int
     frame: bytes
@@ -148,7 +148,7 @@ _MATCHES: dict[str, type[Any]] = {kind.__name__: kind for kind in (Exact, Lpm, T
 
 
 def encode(operation: Operation) -> list[Any]:
-    """An operation as JSON: its name, then its fields in order."""
+    """Returns an operation as JSON: its name, then its fields in order."""
     if isinstance(operation, Send):
         return ["Send", operation.port, operation.frame.hex()]
     fields: list[Any] = []
@@ -159,7 +159,7 @@ def encode(operation: Operation) -> list[Any]:
 
 
 def decode(row: list[Any]) -> Operation:
-    """The reverse of ``encode``. Raises KeyError, TypeError."""
+    """Reverses ``encode``. Raises KeyError, TypeError."""
     name, *fields = row
     if name == "Send":
         return Send(fields[0], bytes.fromhex(fields[1]))

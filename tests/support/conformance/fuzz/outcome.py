@@ -1,4 +1,4 @@
-"""Plays a case on a switch and says what came of it."""
+"""Plays a case on a switch, and compares the outcomes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,22 +25,22 @@ from tests.support.conformance.fuzz.shape import Shape
 from tests.support.conformance.targets.target import Sent, Target
 
 CELLS: Final = 16
-"""So many cells of each array are compared."""
+"""Cells of each array that are compared, from the first."""
 READABLE: Final = (1 << 63) - 1
-"""BMv2 gives this for any greater register value (its Thrift interface has signed 64-bit numbers); what is in such a
-cell shows in the packets of programs that send it out."""
+"""BMv2 reports this for any greater register value (its Thrift interface has signed 64-bit numbers). Programs that send
+the cell out show its value in packets."""
 
 Frames: TypeAlias = list[list[Any]]
-"""[port, frame, frame ...] for each port on which something left, by port; frames in hex."""
+"""[port, frame, frame ...] for each port on which frames left, sorted by port; frames in hex."""
 
 
 @dataclass
 class Outcome:
-    """What left for each frame that arrived, and what remained.
+    """Frames that left for each frame that arrived, and the final state.
 
     Attributes:
-        sent: for each Send.
-        unordered: numbers of the Sends for which the switch's threads race: order on a port means nothing there.
+        sent: frames that left after each Send.
+        unordered: numbers of the Sends for which the switch's threads race, so that order on a port is arbitrary.
         registers, counters: the first cells of each array; zeros at the end are left out.
         direct: packets and bytes of each entry of a table with a direct counter, oldest first.
     """
@@ -53,7 +53,7 @@ class Outcome:
 
 
 def play(operations: Sequence[Operation], shape: Shape, target: Target) -> Outcome:
-    """Runs a case on a switch that is as after its start."""
+    """Runs a case on a freshly started switch."""
     outcome = Outcome()
     live: dict[tuple[str, object], TableEntry] = {}
     for operation in operations:
@@ -74,7 +74,7 @@ def play(operations: Sequence[Operation], shape: Shape, target: Target) -> Outco
 
 
 def by_port(sent: Sent) -> Frames:
-    """Frames by port: a switch with several threads promises an order on each port only."""
+    """Groups frames by port: a switch with several threads promises an order on each port only."""
     ports: dict[int, list[str]] = {}
     for port, frame in sent:
         ports.setdefault(port, []).append(frame.hex())
@@ -82,12 +82,12 @@ def by_port(sent: Sent) -> Frames:
 
 
 def unordered(frames: Frames) -> Frames:
-    """The same, with the frames of each port sorted."""
+    """Returns the frames of each port sorted, to compare without order."""
     return [[port, *sorted(some)] for port, *some in frames]
 
 
 def merge(outcomes: Sequence[Outcome]) -> Outcome | None:
-    """What several runs of one case have in common; None if they differ in more than order."""
+    """Returns the common outcome of several runs of one case; None if they differ in more than order."""
     first = outcomes[0]
     raced = list(first.unordered)
     for place, frames in enumerate(first.sent):
@@ -103,7 +103,7 @@ def merge(outcomes: Sequence[Outcome]) -> Outcome | None:
 
 
 def apply(operation: Operation, target: Target) -> None:
-    """Does one operation that sends nothing."""
+    """Applies one operation that is not a Send."""
     match operation:
         case Insert(table, entry, None, None):
             target.insert(table, entry)
@@ -153,7 +153,7 @@ def _trim(cells: list[Any], zero: object) -> list[Any]:
 
 
 def differences(operations: Sequence[Operation], expected: Outcome, actual: Outcome) -> list[str]:
-    """What differs, one line each; frames with the operation that sent them."""
+    """Returns the differences between two outcomes, one line each; frames with the operation that sent them."""
     found = []
     sends = [(number, one) for number, one in enumerate(operations) if isinstance(one, Send)]
     for place, ((number, send), wanted, got) in enumerate(zip(sends, expected.sent, actual.sent, strict=True)):

@@ -1,4 +1,4 @@
-"""Cases for the project's own program: a switch in the middle of two jobs, and packets that fit or nearly fit."""
+"""Cases for the project's own program: a switch in the middle of two jobs; packets are valid or nearly valid."""
 
 import itertools
 import random
@@ -22,7 +22,7 @@ EDGES: Final = (0, 1, 0x7FFFFFFF, -0x80000000, -1)
 
 
 def make(shape: Shape, rng: random.Random, packets: int) -> list[Operation]:
-    """A case: entries, then packets of two jobs: what a tree sends, some of it resent, and some that does not fit."""
+    """Returns a case: entries, then packets of two jobs: those of a tree, some resent, and some stray ones."""
     operations = _entries(rng)
     jobs = {job: _chunks(rng, job) for job in (1, 2)}
     last: tuple[int, bytes] | None = None
@@ -41,7 +41,7 @@ def make(shape: Shape, rng: random.Random, packets: int) -> list[Operation]:
 
 
 def _chunks(rng: random.Random, job: int) -> Iterator[tuple[int, bytes]]:
-    """Chunk after chunk: a PUSH or PULL of every child, in any order, then, in the inner switch, the RESULT."""
+    """Yields chunk after chunk: a PUSH or PULL of each child in any order, then, for the inner switch, the RESULT."""
     for seq in itertools.count():
         kind = rng.choice((Kind.PUSH, Kind.PUSH, Kind.PUSH, Kind.PULL))
         lanes = kind == Kind.PUSH and rng.random() < 0.85
@@ -52,12 +52,12 @@ def _chunks(rng: random.Random, job: int) -> Iterator[tuple[int, bytes]]:
 
 
 def child_address(child: int) -> int:
-    """IPv4 address of a child."""
+    """Returns the IPv4 address of a child."""
     return 0x0A000001 + child
 
 
 def token_of(address: int) -> int:
-    """What a neighbour shows in a job that has tokens."""
+    """Returns the token of a neighbour, for jobs that use tokens."""
     return address * 0x9E3779 & 0xFFFFFF
 
 
@@ -113,7 +113,7 @@ def _classes(rng: random.Random) -> list[Operation]:
 
 
 def _class(rng: random.Random) -> tuple[str, tuple[int, ...]]:
-    """A fixed class, or one by how old the batch is."""
+    """Returns an action that sets a fixed class, or one that depends on the age of the batch."""
     if rng.random() < 0.5:
         return "IncIngress.prioritize", (rng.randrange(8),)
     base = rng.randrange(8)
@@ -141,14 +141,14 @@ def _job(rng: random.Random, job: int, epoch: int) -> list[Operation]:
 
 
 def _known(action: str, key: tuple[Exact, ...], arguments: tuple[int, ...], address: int, known: bool) -> TableEntry:
-    """An action with a token, or without."""
+    """Returns an entry whose action has a token if ``known``."""
     if known:
         return TableEntry(key, f"IncIngress.aggregate.{action}_with_token", (*arguments, token_of(address)))
     return TableEntry(key, f"IncIngress.aggregate.{action}", arguments)
 
 
 def _stray(rng: random.Random) -> tuple[int, bytes]:
-    """A packet that may be anybody's, and may be broken."""
+    """Returns a packet of a random sender, job and kind, possibly broken."""
     sender = rng.randrange(CHILDREN + 1)
     port, address = (PARENT_PORT, PARENT_ADDRESS) if sender == CHILDREN else (sender + 1, child_address(sender))
     kind = rng.choice((Kind.PUSH, Kind.PULL, Kind.RESULT, Kind.RESULT, 0, 4, 15))
@@ -193,7 +193,7 @@ def _lanes(rng: random.Random) -> tuple[int, ...]:
 
 
 def _broken(rng: random.Random, frame: bytes) -> bytes:
-    """Sometimes a frame that was cut, lengthened or changed in one bit."""
+    """Returns the frame, sometimes cut, lengthened or with one bit flipped."""
     draw = rng.random()
     if draw < 0.1:
         return frame[: rng.randrange(1, len(frame))]

@@ -1,4 +1,4 @@
-"""Cases with BMv2's answers, as they are carried in tests/data/bmv2."""
+"""Cases with BMv2's outcomes, stored in tests/data/bmv2."""
 
 import hashlib
 import json
@@ -12,12 +12,12 @@ from tests.support.conformance.fuzz.outcome import Outcome
 
 @dataclass(frozen=True)
 class Recording:
-    """What BMv2 did.
+    """Recorded outcomes of BMv2.
 
     Attributes:
         bmv2: its version.
         program_sha256: of the JSON that it ran.
-        cases: operations, and what came of them.
+        cases: operations and their outcome.
     """
 
     bmv2: str
@@ -26,12 +26,12 @@ class Recording:
 
 
 def sha256(path: Path) -> str:
-    """Of a file's bytes."""
+    """Returns the SHA-256 of a file in hex."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def write_recording(path: Path, recording: Recording) -> None:
-    """One case a line, so that a change of one is a change of one line."""
+    """Writes one case a line, so that a changed case is one changed line."""
     head = {"bmv2": recording.bmv2, "program_sha256": recording.program_sha256}
     lines = [json.dumps(head)]
     lines += [_dump(operations, outcome) for operations, outcome in recording.cases]
@@ -44,7 +44,7 @@ def _dump(operations: Sequence[Operation], outcome: Outcome) -> str:
 
 
 def read_recording(path: Path) -> Recording:
-    """Raises OSError, ValueError (not such a file)."""
+    """Reads a recording. Raises OSError, ValueError (not a recording)."""
     first, *rest = path.read_text().splitlines()
     head = json.loads(first)
     cases = []

@@ -18,11 +18,11 @@ from tests.support.conformance.targets.embedded import EmbeddedSwitch
 
 EXECUTORS: Final[tuple[ExecutorName, ...]] = ("interpreted", "compiled")
 REPEATS: Final = 10
-"""BMv2's four egress threads may race for an order; runs of a case by which that is told."""
+"""Runs of a case that reveal races between BMv2's four egress threads for the order of frames."""
 
 
 class Bmv2Runner:
-    """BMv2 with one program; starts it again where it cannot be reset."""
+    """BMv2 with one program; it is restarted if it cannot be reset."""
 
     def __init__(self, suite: Suite, binaries: Bmv2Binaries) -> None:
         self._suite = suite
@@ -38,7 +38,7 @@ class Bmv2Runner:
         self._stack.close()
 
     def run(self, operations: Sequence[Operation]) -> Outcome:
-        """What BMv2 makes of a case, from the state after its start; without Thrift, registers are left out."""
+        """Returns BMv2's outcome of a case, from its initial state; without Thrift, registers are left out."""
         if self._binaries.command_line is None:
             outcome = self._run_without_thrift(operations)
         else:
@@ -68,12 +68,12 @@ class Bmv2Runner:
 
 @dataclass
 class Tally:
-    """What a suite's run came to.
+    """Counts of a suite's run.
 
     Attributes:
         left: frames that left.
-        raced: cases in which BMv2's order differed from run to run.
-        unsupported: why the embedded switch does not run the program.
+        raced: cases in which BMv2's order of frames differed between runs.
+        unsupported: why the embedded switch does not run the program; None if it does.
     """
 
     cases: int = 0
@@ -93,14 +93,14 @@ class Tally:
 
 
 def make_cases(suite: Suite, seed: int, cases: int, packets: int) -> Iterator[list[Operation]]:
-    """Random cases; the same for the same arguments."""
+    """Yields random cases; equal arguments give equal cases."""
     shape = suite.shape()
     for number in range(cases):
         yield suite.make(shape, random.Random(f"{suite.name}/{seed}/{number}"), packets)
 
 
 def load(suite: Suite) -> Program | str:
-    """The program, or why the embedded switch does not take it."""
+    """Returns the program, or a message why the embedded switch does not support it."""
     try:
         return load_program(suite.path)
     except UnsupportedConstruct as error:
@@ -108,7 +108,7 @@ def load(suite: Suite) -> Program | str:
 
 
 def play_embedded(suite: Suite, program: Program, executor: ExecutorName, operations: Sequence[Operation]) -> Outcome:
-    """What an executor makes of a case."""
+    """Returns the outcome of a case on the embedded switch with one executor."""
     return play(operations, suite.shape().untimed(), EmbeddedSwitch(program, executor))
 
 
@@ -142,5 +142,5 @@ def fuzz(
 
 
 def stable(bmv2: Bmv2Runner, operations: Sequence[Operation]) -> Outcome | None:
-    """BMv2's outcome of a case, with what its threads race for marked; None if more than order differs."""
+    """Returns BMv2's outcome of a case, with its races marked as unordered; None if more than order differs."""
     return merge([bmv2.run(operations) for _ in range(REPEATS)])

@@ -1,4 +1,4 @@
-"""What can be set in a program, read from p4c's JSON and from nothing else: not from the switch under test."""
+"""The tables and arrays of a program, read from p4c's JSON without the code of the switch under test."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 _SWITCH: Final = re.compile(r"switch_\d+_table")
-"""What p4c calls the tables that it makes of ``switch`` over a number; no control plane sees them."""
+"""Names of the tables that p4c makes of ``switch`` over a number; control planes do not see them."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class TableShape:
 
     @property
     def has_priority(self) -> bool:
-        """Whether entries need one."""
+        """Whether the table's entries need a priority."""
         return self.match_type in ("ternary", "range")
 
 
@@ -59,7 +59,7 @@ class Shape:
         keyless: tables without a key whose default may change.
         fixed: whether some table has constant entries.
         clones: whether some action clones packets.
-        timed: registers into which some action writes a time stamp, which is another one on each switch.
+        timed: registers into which some action writes a time stamp, which differs between switches.
     """
 
     tables: dict[str, TableShape]
@@ -73,17 +73,17 @@ class Shape:
     timed: frozenset[str]
 
     def untimed(self) -> "Shape":
-        """The same without registers of time stamps: what switches with clocks of their own agree on."""
+        """Returns the shape without registers of time stamps, on which switches with different clocks disagree."""
         return replace(self, registers={name: size for name, size in self.registers.items() if name not in self.timed})
 
 
 def read_shape(path: Path) -> Shape:
-    """The shape of a compiled program."""
+    """Returns the shape of a compiled program."""
     return shape_of(json.loads(path.read_text()))
 
 
 def shape_of(root: Any) -> Shape:
-    """The same of JSON that was read already."""
+    """Returns the shape of a program whose JSON is loaded already."""
     actions = {
         action["id"]: ActionShape(action["name"], tuple(p["bitwidth"] for p in action["runtime_data"]))
         for action in root["actions"]
@@ -113,7 +113,7 @@ def shape_of(root: Any) -> Shape:
 
 
 def _timed(root: Any) -> Iterator[str]:
-    """Names of registers that a time stamp is written into, by way of fields that the same action assigns."""
+    """Yields names of registers that receive a time stamp, also through fields that the same action assigns."""
     for action in root["actions"]:
         tainted = {("standard_metadata", name) for name in TIMES}
         for primitive in action["primitives"]:
@@ -126,7 +126,7 @@ def _timed(root: Any) -> Iterator[str]:
 
 
 def _fields(value: Any) -> Iterator[tuple[str, ...]]:
-    """Every field in an expression."""
+    """Yields every field in an expression."""
     if isinstance(value, dict):
         if value.get("type") == "field":
             yield tuple(value["value"])
@@ -138,7 +138,7 @@ def _fields(value: Any) -> Iterator[tuple[str, ...]]:
 
 
 class _Widths:
-    """Widths of fields by instance and name."""
+    """Field widths by header instance and field name."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         types = {t["name"]: {field[0]: field[1] for field in t["fields"]} for t in root["header_types"]}

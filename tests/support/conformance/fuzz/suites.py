@@ -1,4 +1,4 @@
-"""The programs that are fuzzed, and how frames and cases for each are made."""
+"""The fuzzed programs, each with makers of its frames and cases."""
 
 import random
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class Suite:
 
     Attributes:
         json: p4c's output, relative to the repository.
-        make: a random case with so many packets.
+        make: returns a random case with a number of packets.
         races: whether copies of a frame may leave a port in any order.
     """
 
@@ -32,16 +32,16 @@ class Suite:
 
     @property
     def path(self) -> Path:
-        """The compiled program."""
+        """Path of the compiled program."""
         return ROOT / self.json
 
     @property
     def recording(self) -> Path:
-        """Cases with BMv2's answers."""
+        """Path of the cases with BMv2's outcomes."""
         return RECORDINGS / f"{self.name}.recorded.json"
 
     def shape(self) -> Shape:
-        """What can be set in the program."""
+        """Returns the program's tables and arrays."""
         return read_shape(self.path)
 
 

@@ -16,12 +16,12 @@ JOBS: Final = 2
 
 
 def play(p4c: str, sample: Sample, cache: Path) -> list[tuple[str, str, Outcome]]:
-    """(sample, executor, outcome) for both executors."""
+    """Returns (sample, executor, outcome) for both executors."""
     return [(sample.name, executor, play_sample(p4c, sample, cache, executor)) for executor in EXECUTORS]
 
 
 def report(outcomes: list[tuple[str, str, Outcome]]) -> str:
-    """A table of totals, then what failed, grouped by reason."""
+    """Returns a table of totals, then the failures grouped by reason."""
     totals: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     groups: dict[str, list[str]] = defaultdict(list)
     for name, executor, outcome in outcomes:
@@ -38,14 +38,14 @@ def report(outcomes: list[tuple[str, str, Outcome]]) -> str:
 
 
 def group_of(outcome: Outcome) -> str:
-    """What samples that failed alike have in common."""
+    """Returns the key that groups similar failures."""
     if outcome.verdict in ("unsupported", "crashed"):
         return outcome.reason.split(" is not supported")[0].splitlines()[0][:90]
     return ""
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status 0 if all passed."""
+    """Returns 0 if all passed."""
     p4c, testdata, *parts = arguments
     samples = [s for s in find_samples(Path(testdata)) if not parts or any(part in s.name for part in parts)]
     os.nice(10)

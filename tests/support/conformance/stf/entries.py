@@ -1,4 +1,4 @@
-"""Table entries from STF statements."""
+"""Conversion of STF statements to table entries."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from tests.support.conformance.stf.statements import Add, SetDefault, StfError
 
 
 def entry_of(program: Program, add: Add) -> tuple[str, TableEntry]:
-    """The table and the entry that a statement adds. Keys that it leaves out match anything, exact ones 0.
+    """Returns the table and the entry that a statement adds. Omitted keys match anything, omitted exact keys 0.
 
     Raises:
         StfError: unknown names or numbers out of range.
@@ -23,13 +23,13 @@ def entry_of(program: Program, add: Add) -> tuple[str, TableEntry]:
     has_priority = table.kind in ("ternary", "range")
     if has_priority and add.priority is None:
         raise StfError(f"table {table.name} is {table.kind}: the entry needs a priority")
-    # Exact and lpm tables have none; tests give one nevertheless, and p4c's runner drops it.
+    # Exact and lpm tables have no priority; some tests give one nevertheless, and p4c's runner drops it.
     priority = add.priority if has_priority and add.priority is not None else 0
     return table.name, TableEntry(match, action.name, _arguments(action, add.arguments), priority)
 
 
 def default_of(program: Program, statement: SetDefault) -> tuple[str, str, tuple[int, ...]]:
-    """Table, action and arguments of a default. Raises StfError."""
+    """Returns table, action and arguments of a default action. Raises StfError."""
     table = find_table(program, statement.table)
     action = find_action(program, table, statement.action)
     return table.name, action.name, _arguments(action, statement.arguments)

@@ -1,4 +1,4 @@
-"""Tests that BMv2 itself fails, each with its reason; test_stf.py holds BMv2 to that where it is installed."""
+"""STF tests that BMv2 itself fails, each with its reason; test_stf.py checks these on an installed BMv2."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
-"""Finds the tables, actions, keys and counters that a test means by the names it uses.
+"""Resolution of the shortened names of tables, actions, keys and counters in STF tests.
 
-p4c's tests shorten names as its runner for BMv2 allows: the end of a name will do where only one has it, ``$0`` stands
-for ``[0]``, a header's name for its validity.
+As in p4c's runner for BMv2, the end of a name suffices if it is unique, ``$0`` stands for ``[0]``, and a header's name
+stands for its validity.
 """
 
 import re
@@ -13,7 +13,7 @@ from tests.support.conformance.stf.statements import StfError
 
 
 def find(what: str, name: str, names: Iterable[str]) -> str:
-    """The name itself if it exists, else the only one that ends like it. Raises StfError."""
+    """Returns the name itself if it exists, else the only name that ends with it. Raises StfError."""
     known = list(names)
     if name in known:
         return name
@@ -26,19 +26,19 @@ def find(what: str, name: str, names: Iterable[str]) -> str:
 
 
 def find_table(program: Program, name: str) -> MatchTable:
-    """A table of ingress or egress."""
+    """Returns a table of ingress or egress. Raises StfError."""
     tables = program.tables
     return tables[find("table", name, tables)]
 
 
 def find_action(program: Program, table: MatchTable, name: str) -> Action:
-    """An action of a table."""
+    """Returns an action of a table. Raises StfError."""
     actions = {program.actions[ident].name: program.actions[ident] for ident in table.actions}
     return actions[find(f"table {table.name}: action", name, actions)]
 
 
 def find_key(table: MatchTable, name: str) -> int:
-    """The number of a key of a table."""
+    """Returns the index of a key in a table. Raises StfError."""
     wanted = re.sub(r"\$(\d+)", r"[\1]", name)
     for matches in (_is, _is_validity, _is_end, _is_only_validity):
         found = [number for number, key in enumerate(table.keys) if matches(key, wanted)]

@@ -1,15 +1,15 @@
-"""Numbers as STF writes them: decimal, 0x, 0b, 0o; with ``*`` for digits that do not matter."""
+"""Numbers in STF: decimal, 0x, 0b or 0o; ``*`` is a wildcard digit."""
 
 from typing import Final
 
 from tests.support.conformance.stf.statements import StfError
 
 _BASES: Final = {"0x": (16, 4), "0b": (2, 1), "0o": (8, 3)}
-"""Prefix -> base, bits of a digit."""
+"""Prefix -> (base, bits of a digit)."""
 
 
 def parse_number(text: str) -> int:
-    """A number without ``*``. Raises StfError."""
+    """Returns a number without ``*``. Raises StfError."""
     base = _BASES.get(text[:2].lower())
     try:
         return int(text[2:], base[0]) if base is not None else int(text)
@@ -18,10 +18,10 @@ def parse_number(text: str) -> int:
 
 
 def parse_ternary(text: str) -> tuple[int, int]:
-    """(value, mask). Only the digits that stand there are in the mask, so ``0x12`` is ``0x12 &&& 0xff``.
+    """Returns (value, mask). The mask covers only the written digits, so ``0x12`` is ``0x12 &&& 0xff``.
 
     Raises:
-        StfError: not a number, or decimal, which has no digits to mask.
+        StfError: not a number, or a decimal number, which has no digits to mask.
     """
     base, bits, digits = _digits(text)
     ones = (1 << bits) - 1
@@ -32,7 +32,7 @@ def parse_ternary(text: str) -> tuple[int, int]:
 
 
 def parse_lpm(text: str) -> tuple[int, int]:
-    """(value, prefix length), of ``VALUE/LENGTH`` or of digits followed by ``*``. Raises StfError."""
+    """Returns (value, prefix length) of ``VALUE/LENGTH`` or of digits followed by ``*``. Raises StfError."""
     if "/" in text:
         value, _, length = text.partition("/")
         return parse_number(value), parse_number(length)

@@ -19,14 +19,14 @@ Verdict = Literal["passed", "differs", "unsupported", "refused", "crashed", "not
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a sample fared, and why."""
+    """The verdict on a sample and its reason."""
 
     verdict: Verdict
     reason: str = ""
 
 
 def play_sample(p4c: str, sample: Sample, cache: Path, executor: ExecutorName) -> Outcome:
-    """Plays a sample's test. Never raises for what program, test or switch do wrong."""
+    """Plays a sample's test; errors of the program, the test or the switch become verdicts and never raise."""
     compiled = compile_sample(p4c, sample, cache)
     if compiled.json is None:
         return Outcome("not compiled", _error_line(compiled.message))
@@ -40,7 +40,7 @@ def play_sample(p4c: str, sample: Sample, cache: Path, executor: ExecutorName) -
         return Outcome("refused", str(error))
     except StfError as error:
         return Outcome("bad test", str(error))
-    except Exception as error:  # the report goes on with the other samples
+    except Exception as error:  # the report continues with the other samples
         return Outcome("crashed", f"{type(error).__name__}: {error}")
     return Outcome("differs", "; ".join(problems)) if problems else Outcome("passed")
 

@@ -32,7 +32,7 @@ COMMANDS: Final = frozenset(
         *("meter_get_rates", "meter_set_rates", "meter_array_set_rates"),
     }
 )
-"""Handed to BMv2's command line by p4c's runner."""
+"""Commands that p4c's runner passes to BMv2's command line."""
 
 _CALL: Final = re.compile(r"(?P<name>[^\s(]+)\s*\((?P<arguments>[^)]*)\)\s*(?:=\s*(?P<handle>\w+)\s*)?$")
 _COUNTER: Final = re.compile(
@@ -42,10 +42,10 @@ _COUNTER: Final = re.compile(
 
 
 def parse_stf(text: str) -> list[Statement]:
-    """The statements of a test.
+    """Returns the statements of a test.
 
     Raises:
-        StfError: with the line's number, for anything that is not understood; nothing is skipped.
+        StfError: with the line's number, for any line that is not understood; no line is skipped.
     """
     statements = []
     for number, raw in enumerate(text.splitlines(), start=1):

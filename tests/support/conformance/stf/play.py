@@ -34,8 +34,8 @@ _COMPARISONS: Final = {
 class Player:
     """One run of one test.
 
-    Frames are compared in order for each port that the test mentions. Frames on other ports are not looked at: p4c's
-    runner gives BMv2 no such interface.
+    Frames are compared in order for each port that the test mentions. Frames on other ports are ignored: p4c's runner
+    gives BMv2 no such interface.
     """
 
     def __init__(self, program: Program, target: Target) -> None:
@@ -48,7 +48,7 @@ class Player:
         self._left: dict[int, list[bytes]] = {}
 
     def play(self, statements: Sequence[Statement]) -> list[str]:
-        """Everything that differs from what the test expects; [] if it passed.
+        """Returns the differences from the test's expectations; [] if it passed.
 
         Raises:
             StfError: the test does not fit the program.
@@ -106,7 +106,7 @@ class Player:
             case "register_write":
                 self.target.write_register(self._register(words[0]), *map(parse_number, words[1:]))
             case "register_read" | "mirroring_get":
-                pass  # prints something for people
+                pass  # only prints
             case _:
                 raise StfError(f"line {command.line}: command {command.name} is not played")
 
@@ -160,7 +160,7 @@ class Player:
 
 
 def fits(frame: bytes, expect: Expect) -> bool:
-    """Whether a frame is what a test expects."""
+    """Returns whether a frame matches an expectation."""
     digits, pattern = frame.hex().upper(), expect.pattern or ""
     if len(digits) < len(pattern) or (expect.exact and len(digits) != len(pattern)):
         return False

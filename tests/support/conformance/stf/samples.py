@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Final
 
 NEEDS_EXTERNS: Final = frozenset({"extern-funcs-bmv2"})
-"""Tests that need a module of C++ loaded into BMv2."""
+"""Tests that need a C++ module loaded into BMv2."""
 
 COMPILE_DEADLINE_S: Final = 300.0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A program, its test, and how it is compiled.
+    """A program, its test and its compiler options.
 
     Attributes:
         name: ``p4_16_samples/ternary2-bmv2``, with a suffix for options.
@@ -31,17 +31,17 @@ class Sample:
 
 @dataclass(frozen=True)
 class Compiled:
-    """Outcome of a compilation: the JSON, or what the compiler said."""
+    """Outcome of a compilation: the path of the JSON, or None and the compiler's message."""
 
     json: Path | None
     message: str = ""
 
 
 def find_samples(testdata: Path) -> list[Sample]:
-    """All v1model programs with an STF test: P4_16 (those for the parser inliner with and without it) and P4_14.
+    """Returns all v1model programs with an STF test: P4_16 (parser-inline ones with and without inlining) and P4_14.
 
     Raises:
-        FileNotFoundError: ``testdata`` is not p4c's folder of that name.
+        FileNotFoundError: ``testdata`` is not p4c's testdata folder.
     """
     if not (testdata / "p4_16_samples").is_dir():
         raise FileNotFoundError(f"{testdata} has no p4_16_samples; TESTDATA is p4c's folder 'testdata'")
@@ -76,7 +76,7 @@ def _pairs(folder: Path) -> Iterator[tuple[Path, Path]]:
 def compile_sample(p4c: str, sample: Sample, cache: Path) -> Compiled:
     """Compiles once for each compiler, source and set of options; the JSON stays in ``cache``.
 
-    A failure does not: it may be the include path's, which can be mended.
+    Failures are not cached: a wrong include path may be the cause, and can be corrected.
     """
     output = cache / f"{_key(p4c, sample)}.json"
     if output.is_file():
@@ -107,7 +107,7 @@ def _key(p4c: str, sample: Sample) -> str:
 
 
 def default_cache() -> Path:
-    """Where compiled samples are kept: $XDG_CACHE_HOME/p4reduce/stf or ~/.cache/p4reduce/stf."""
+    """Returns (and makes) the folder of compiled samples: $XDG_CACHE_HOME/p4reduce/stf or ~/.cache/p4reduce/stf."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = base / "p4reduce" / "stf"
     folder.mkdir(parents=True, exist_ok=True)

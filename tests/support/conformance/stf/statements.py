@@ -1,4 +1,4 @@
-"""What an STF test consists of."""
+"""Statements of which an STF test consists."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -42,10 +42,10 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """A frame that must leave by a port. ``pattern`` None: any number of any frames.
+    """A frame that must leave by a port, or (``pattern`` None) any number of arbitrary frames.
 
     Attributes:
-        pattern: upper-case hex digits, ``*`` for any; a frame may be longer unless ``exact``.
+        pattern: upper-case hex digits, ``*`` for any digit; a frame may be longer unless ``exact``.
         exact: the pattern ended with ``$``.
     """
 
@@ -69,7 +69,7 @@ class CheckCounter:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command that p4c's runner hands to BMv2's command line as it is (mc_*, mirroring_*, register_*, ...)."""
+    """A command that p4c's runner passes unchanged to BMv2's command line (mc_*, mirroring_*, register_*, ...)."""
 
     name: str
     arguments: tuple[str, ...]
@@ -78,7 +78,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """All packets so far have left."""
+    """Waits until all packets sent so far have left."""
 
     line: int
 

@@ -1,1 +1,1 @@
-"""Switches that a conformance test can drive: the embedded one, with either executor, and BMv2."""
+"""Switches that a conformance test can drive: the embedded switch with either executor, and BMv2."""

@@ -1,4 +1,4 @@
-"""BMv2 as a target."""
+"""BMv2 as a target of conformance tests, driven over Thrift (simple_switch_CLI)."""
 
 import re
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from tests.support.conformance.targets.packet_stream import PacketStream
 from tests.support.conformance.targets.target import Sent
 
 PRIORITY_BASE: Final = 1 << 24
-"""In BMv2 the lower priority wins; an entry gets this minus its own."""
+"""Minuend of BMv2 priorities: an entry gets this minus its own priority, as the lower priority wins in BMv2."""
 CLONE_GROUP_BASE: Final = 0x4000
-"""Clone sessions with several copies use these multicast groups."""
+"""First multicast group for clone sessions with several copies."""
 
 _HANDLE: Final = re.compile(r"handle (\d+)")
 _COUNTER: Final = re.compile(r"\((\d+) bytes, (\d+) packets\)")
 
 
 class Bmv2:
-    """A running simple_switch_grpc. ``send`` keeps frames; ``drain`` gives them to it one after the other."""
+    """A running simple_switch_grpc. ``send`` queues frames; ``drain`` gives them to the switch one by one."""
 
     def __init__(self, shape: Shape, process: Bmv2Process) -> None:
         self.name = "bmv2"
@@ -37,11 +37,11 @@ class Bmv2:
 
     @property
     def can_reset(self) -> bool:
-        """BMv2 1.15 dies when a selector's group is created after a reset."""
+        """Whether ``reset`` works: BMv2 1.15 crashes when a selector's group is created after a reset."""
         return not any(table.selects for table in self._shape.tables.values())
 
     def reset(self) -> None:
-        """As after the start. BMv2's own reset forgets constant entries too: it is used where there are none."""
+        """Restores the initial state; BMv2's reset deletes constant entries, so it is used for programs without."""
         self.drain()
         for session in self._sessions:
             self._cli.run(f"mirroring_delete {session}")

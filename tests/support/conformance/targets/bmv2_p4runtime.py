@@ -1,4 +1,4 @@
-"""BMv2 driven over P4Runtime alone: program, P4Info and entries as a controller gives them; needs no Thrift."""
+"""BMv2 as a target of conformance tests, driven over P4Runtime alone: no Thrift needed."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,20 +17,20 @@ STREAM_S: Final = 600.0
 
 
 class NotOffered(RuntimeError):
-    """BMv2's P4Runtime server does not have this."""
+    """BMv2's P4Runtime server does not offer this operation."""
 
 
 class Bmv2OverP4Runtime:
-    """A running simple_switch_grpc with a pipeline. ``send`` keeps frames; ``drain`` gives them to it one by one.
+    """A running simple_switch_grpc with a pipeline. ``send`` queues frames; ``drain`` gives them to it one by one.
 
-    Names are those of the P4Info.
+    Names of tables, actions and counters are those of the P4Info.
     """
 
     def __init__(self, process: Bmv2Process, json: Path, p4info: str) -> None:
         """Sets the pipeline.
 
         Raises:
-            grpc.RpcError: BMv2 does not take the program with this P4Info.
+            grpc.RpcError: BMv2 rejects the program with this P4Info.
         """
         self.name = "bmv2"
         self._info = text_format.Parse(p4info, p4i.P4Info())
@@ -48,7 +48,7 @@ class Bmv2OverP4Runtime:
         )
 
     def close(self) -> None:
-        """Ends the controller."""
+        """Closes the P4Runtime connection."""
         self._client.__exit__(None, None, None)
 
     def _write(self, kind: str, **entity: object) -> None:
@@ -80,7 +80,7 @@ class Bmv2OverP4Runtime:
                 made.match.append(found)
         kinds = {field.match_type for field in info.match_fields}
         if kinds & {p4i.MatchField.TERNARY, p4i.MatchField.RANGE, p4i.MatchField.OPTIONAL}:
-            made.priority = entry.priority + 1  # 0 is none
+            made.priority = entry.priority + 1  # 0 means no priority
         if action is not None:
             made.action.action.CopyFrom(action)
         return made
@@ -143,12 +143,12 @@ def _replicas(replicas: Sequence[tuple[int, int]]) -> list[p4r.Replica]:
 
 
 def _bytes(value: int) -> bytes:
-    """Canonical: without zeros in front."""
+    """Returns the canonical bytestring: without leading zero bytes."""
     return value.to_bytes(max(1, -(-value.bit_length() // 8)), "big")
 
 
 def _match(field: p4i.MatchField, match: Match) -> p4r.FieldMatch | None:
-    """One field of a match; None where it matches anything, which is not written (P4Runtime, section 9.1.1)."""
+    """Returns one field of a match; None if it matches anything and must be omitted (P4Runtime, section 9.1.1)."""
     made = p4r.FieldMatch(field_id=field.id)
     ones = (1 << field.bitwidth) - 1
     match match:

@@ -1,4 +1,4 @@
-"""A simple_switch_grpc without interfaces and without root: frames come and go over gRPC."""
+"""A simple_switch_grpc without interfaces and without root: frames are exchanged over gRPC."""
 
 import contextlib
 import os
@@ -22,25 +22,25 @@ from tests.support.conformance.targets.command_line import CommandFailed, Comman
 DEVICE_ID: Final = 1
 START_DEADLINE_S: Final = 60.0
 ATTEMPTS: Final = 5
-"""Another server may be told the same port between our finding it free and BMv2's using it."""
+"""Starts that are tried: another process may take a port between its choice and BMv2's bind."""
 
 
 @dataclass(frozen=True)
 class Bmv2Binaries:
-    """Paths of the two programs; the second one where frames and Thrift are needed, too."""
+    """Paths of simple_switch_grpc and of simple_switch_CLI (only needed for Thrift)."""
 
     switch: str
     command_line: str | None = None
 
 
 def find_switch() -> str | None:
-    """$SIMPLE_SWITCH_GRPC or the one on PATH; None if it is missing."""
+    """Returns $SIMPLE_SWITCH_GRPC or the simple_switch_grpc on PATH; None if it is missing."""
     switch = os.environ.get("SIMPLE_SWITCH_GRPC") or shutil.which("simple_switch_grpc")
     return switch if switch is not None and Path(switch).is_file() else None
 
 
 def find_binaries() -> Bmv2Binaries | None:
-    """The switch, and simple_switch_CLI beside it or on PATH; None if one is missing."""
+    """Returns the switch and the simple_switch_CLI beside it or on PATH; None if one is missing."""
     switch = find_switch()
     if switch is None:
         return None
@@ -50,24 +50,24 @@ def find_binaries() -> Bmv2Binaries | None:
 
 
 def version_of(switch: str) -> str:
-    """What BMv2 says of itself."""
+    """Returns the last line that BMv2 prints with --version."""
     done = subprocess.run([switch, "--version"], capture_output=True, text=True, timeout=60, check=False)
     return (done.stdout + done.stderr).strip().splitlines()[-1]
 
 
 @dataclass
 class Bmv2Process:
-    """A running BMv2 and our two ways to it."""
+    """A running BMv2, with its gRPC channel for frames, its Thrift command line and its P4Runtime address."""
 
     process: subprocess.Popen[bytes]
     channel: grpc.Channel
     thrift: CommandLine | None
     p4runtime: str
-    """address of its P4Runtime server"""
+    """address of BMv2's P4Runtime server"""
 
     @property
     def command_line(self) -> CommandLine:
-        """The way over Thrift. Raises RuntimeError where it was not asked for."""
+        """The Thrift command line. Raises RuntimeError if it was not asked for."""
         if self.thrift is None:
             raise RuntimeError("BMv2 runs without simple_switch_CLI")
         return self.thrift
@@ -75,12 +75,12 @@ class Bmv2Process:
 
 @contextlib.contextmanager
 def running(binaries: Bmv2Binaries, program_json: Path, *, queues: int = 8) -> Iterator[Bmv2Process]:
-    """BMv2 with a program; eight priority queues, so that no priority drops frames, or fewer.
+    """Runs BMv2 with a program; with eight priority queues no priority drops frames.
 
     Raises:
-        RuntimeError: it does not start; with the end of its log.
+        RuntimeError: BMv2 does not start; the message has the end of its log.
     """
-    with tempfile.TemporaryFile() as output:  # without a name, so that nothing is left whatever happens to us
+    with tempfile.TemporaryFile() as output:  # unnamed, so that no file is left even after a crash
         log = Path(f"/proc/self/fd/{output.fileno()}")
         for attempt in range(ATTEMPTS):
             try:
@@ -101,7 +101,7 @@ def running(binaries: Bmv2Binaries, program_json: Path, *, queues: int = 8) -> I
 
 @cache
 def _has_thrift(switch: str) -> bool:
-    """Whether it was built with Thrift; else it does not know that option."""
+    """Returns whether BMv2 was built with Thrift; otherwise it rejects --thrift-port."""
     done = subprocess.run([switch, "--help"], capture_output=True, text=True, timeout=60, check=False)
     return "--thrift-port" in done.stdout + done.stderr
 
@@ -117,7 +117,7 @@ def _start(binaries: Bmv2Binaries, program_json: Path, output: IO[bytes], log: P
     channel = grpc.insecure_channel(f"127.0.0.1:{frames}")
     try:
         _wait_ready(process, channel, log)
-        with grpc.insecure_channel(f"127.0.0.1:{runtime}") as later:  # it listens a little later
+        with grpc.insecure_channel(f"127.0.0.1:{runtime}") as later:  # the P4Runtime server starts a little later
             _wait_ready(process, later, log)
         line = None if binaries.command_line is None else _connect(binaries.command_line, thrift, process, log)
         return Bmv2Process(process, channel, line, f"127.0.0.1:{runtime}")
@@ -141,7 +141,7 @@ def _wait_ready(process: subprocess.Popen[bytes], channel: grpc.Channel, log: Pa
 
 
 def _connect(command_line: str, thrift: int, process: subprocess.Popen[bytes], log: Path) -> CommandLine:
-    """The Thrift server comes up after the gRPC server: try again until it answers."""
+    """Connects to Thrift, which starts after the gRPC server: retries until it answers."""
     deadline = time.monotonic() + START_DEADLINE_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""BMv2's command line (simple_switch_CLI) as a conversation: a line in, what it prints up to the next prompt out."""
+"""Dialogue with simple_switch_CLI: write a line, read the output up to the next prompt."""
 
 import re
 import subprocess
@@ -13,13 +13,13 @@ class CommandFailed(RuntimeError):
 
 
 class CommandLine:
-    """One running simple_switch_CLI."""
+    """A running simple_switch_CLI."""
 
     def __init__(self, binary: str, thrift_port: int) -> None:
         """Connects; BMv2's Thrift server must be up.
 
         Raises:
-            CommandFailed: it did not come up; with what it printed.
+            CommandFailed: the CLI ended; the message has its output.
         """
         self._process = subprocess.Popen(
             [binary, "--thrift-port", str(thrift_port)],
@@ -31,7 +31,7 @@ class CommandLine:
         self._answer()
 
     def run(self, line: str) -> str:
-        """What a command prints. Raises CommandFailed."""
+        """Returns the output of a command. Raises CommandFailed."""
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
         answer = self._answer()

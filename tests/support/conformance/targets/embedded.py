@@ -1,4 +1,4 @@
-"""The embedded switch as a target."""
+"""The embedded switch as a target of conformance tests."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from tests.support.conformance.targets.target import Sent
 
 
 class EmbeddedSwitch:
-    """A Device. Frames are processed when they are sent."""
+    """A Device; it processes frames as soon as they are sent."""
 
     def __init__(self, program: Program, executor: ExecutorName) -> None:
         self.name: str = executor

@@ -1,4 +1,4 @@
-"""The embedded switch in the virtual fabric as a target: queues, links, events instead of Device.inject."""
+"""The embedded switch in the virtual fabric as a target: with queues, links and events instead of Device.inject."""
 
 from pathlib import Path
 from typing import Final
@@ -11,14 +11,14 @@ from tests.support.conformance.targets.target import Sent
 from tests.support.pcaps import read_frames
 
 PORTS: Final = range(1, 9)
-"""of the switch; what leaves by another one is lost"""
+"""ports of the switch; frames that leave by other ports are lost"""
 
 
 class FabricSwitch(EmbeddedSwitch):
-    """A switch in a network of its own, with a host at each of PORTS; each frame is let come to rest."""
+    """A one-switch network with a host at each of PORTS; ``send`` runs the network until it is idle."""
 
     def __init__(self, program: Program, folder: Path) -> None:
-        """``folder`` is for captures."""
+        """Builds the network; ``folder`` receives captures."""
         super().__init__(program, "compiled")
         self.name = "fabric"
         builder = TopologyBuilder("one")

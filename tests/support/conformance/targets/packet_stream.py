@@ -1,7 +1,7 @@
 """BMv2's gRPC service for frames (``--dp-grpc-server-addr``), without generated code and without interfaces.
 
-A stream takes frames and gives those that leave; when its sending side is closed, BMv2 ends it once no packet is left
-anywhere in the switch. So one stream for each batch of frames needs neither sleeps nor marker packets.
+A stream takes frames and returns those that leave. When its sending side is closed, BMv2 ends it once no packet is
+left in the switch. So one stream for each batch of frames needs neither sleeps nor marker packets.
 """
 
 from typing import Any, Final
@@ -18,7 +18,7 @@ _FieldType = descriptor_pb2.FieldDescriptorProto
 
 
 def _message_class() -> Any:
-    """The message of both directions: id = 1, device_id = 2, port = 3, packet = 4."""
+    """Returns the message class of both directions: id = 1, device_id = 2, port = 3, packet = 4."""
     file = descriptor_pb2.FileDescriptorProto(name="dataplane_frames.proto", package="p4.bm", syntax="proto3")
     message = file.message_type.add(name="PacketStreamFrame")
     kinds = (
@@ -38,7 +38,7 @@ Frame: Final = _message_class()
 
 
 class PacketStream:
-    """Carries frames to and from one BMv2."""
+    """Frames to and from one BMv2."""
 
     def __init__(self, channel: grpc.Channel, device_id: int) -> None:
         self._device_id = device_id
@@ -47,10 +47,10 @@ class PacketStream:
         )
 
     def run(self, frames: Sent) -> Sent:
-        """Gives the switch all frames, waits until it is empty, returns what left, in order.
+        """Sends all frames, waits until the switch is empty, and returns the frames that left, in order.
 
         Raises:
-            grpc.RpcError: the switch is gone, or not empty after DEADLINE_S.
+            grpc.RpcError: the switch ended, or is not empty after DEADLINE_S.
         """
         requests = [Frame(device_id=self._device_id, port=port, packet=packet) for port, packet in frames]
         responses = self._call(iter(requests), timeout=DEADLINE_S)

@@ -1,4 +1,4 @@
-"""What a conformance test asks of a switch."""
+"""Interface of a switch under a conformance test."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
@@ -10,7 +10,7 @@ Sent: TypeAlias = list[tuple[int, bytes]]
 
 
 class Target(Protocol):
-    """A switch that runs a program. Names are those of the BMv2 JSON; in entries the higher priority wins."""
+    """A switch that runs a program. Names are those of the BMv2 JSON; the entry with the higher priority wins."""
 
     name: str
 
@@ -27,22 +27,22 @@ class Target(Protocol):
         """Removes an entry."""
 
     def set_member(self, profile: str, member: int, action: str, arguments: tuple[int, ...]) -> None:
-        """Creates a member of an action profile; numbers go up from 0."""
+        """Creates a member of an action profile; members are numbered from 0."""
 
     def set_members(self, profile: str, group: int, members: tuple[int, ...]) -> None:
-        """The members of a group, which the first call creates; numbers go up from 0."""
+        """Sets the members of a group, which the first call creates; groups are numbered from 0."""
 
     def set_meter(self, name: str, index: int, committed: int, peak: int) -> None:
-        """A meter that never refills: ``committed`` packets or bytes are green, ``peak`` are green or yellow."""
+        """Sets a meter that never refills: ``committed`` packets or bytes are green, ``peak`` are green or yellow."""
 
     def set_direct_meter(self, table: str, entry: TableEntry, committed: int, peak: int) -> None:
-        """The same for the meter of an entry."""
+        """Sets the meter of an entry; like that of ``set_meter``, it never refills."""
 
     def add_to_value_set(self, name: str, value: int) -> None:
-        """A value for a parser's value set, its fields one behind the other."""
+        """Adds a value to a parser's value set: its fields, concatenated."""
 
     def set_default(self, table: str, action: str, arguments: tuple[int, ...]) -> None:
-        """Sets what a miss runs."""
+        """Sets a table's default action."""
 
     def set_group(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
         """Creates or replaces a multicast group: (port, rid) for each copy."""
@@ -54,19 +54,19 @@ class Target(Protocol):
         """Creates a clone session whose copies are those of a multicast group."""
 
     def read_register(self, name: str, index: int) -> int:
-        """A register's cell."""
+        """Returns the value of a register's cell."""
 
     def write_register(self, name: str, index: int, value: int) -> None:
         """Sets a register's cell."""
 
     def read_counter(self, name: str, index: int) -> tuple[int, int]:
-        """Packets and bytes of an indirect counter's cell."""
+        """Returns packets and bytes of an indirect counter's cell."""
 
     def read_direct_counter(self, table: str, entry: TableEntry) -> tuple[int, int]:
-        """Packets and bytes of an entry."""
+        """Returns packets and bytes of an entry."""
 
     def send(self, port: int, frame: bytes) -> None:
         """Gives the switch a frame."""
 
     def drain(self) -> Sent:
-        """All that left since the last call, once nothing is under way any more."""
+        """Waits until the switch is idle; returns the frames that left since the last call."""

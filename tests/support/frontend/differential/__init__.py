@@ -1,1 +1,1 @@
-"""Two compilers, one switch: whether programs compiled by both send the same packets, and how much that says."""
+"""Differential test of two compilers on one switch: same packets out, and how much the test covers."""

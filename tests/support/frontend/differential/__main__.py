@@ -21,18 +21,18 @@ from tests.support.frontend.differential.mutants import bare, mutant
 from tests.support.frontend.differential.pair import CASES, PACKETS, Pair
 
 ATTEMPTS = 20
-"""Changes that are tried for one mutant that compiles to something else."""
+"""Changes tried until a mutant compiles to different JSON."""
 
 
 class Run:
-    """Counts, and says what differs."""
+    """Counts of results, with output about differences."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.counts: Counter[str] = Counter()
 
     def program(self, source: Path) -> None:
-        """One program."""
+        """Compare the two compilers on one program."""
         ours = compile_file(source, folders=[source.parent])
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "reference.json"
@@ -66,7 +66,7 @@ class Run:
         return done.returncode == 0 and path.is_file()
 
     def _ways(self, source: Path, pair: Pair) -> None:
-        """Counts what packets reached, and says what not."""
+        """Count which parts of the program packets reached, and print the others."""
         for point in pair.points():
             reached = pair.coverage.reached[point] > 0
             self.counts[f"{point[0]}s reached" if reached else f"{point[0]}s not reached"] += 1
@@ -99,7 +99,7 @@ class Run:
 
 
 def main() -> int:
-    """Exit status 1 if some program differs."""
+    """Return 1 if some program differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--p4c")
@@ -108,7 +108,7 @@ def main() -> int:
     parser.add_argument("--packets", type=int, default=PACKETS)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    logging.disable()  # mutants send packets round and round
+    logging.disable()  # mutants recirculate packets endlessly
     sources = [p for f in options.folders for p in (sorted(f.rglob("*.p4")) if f.is_dir() else [f])]
     run = Run(options)
     for source in sources:

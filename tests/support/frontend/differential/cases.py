@@ -1,4 +1,4 @@
-"""Cases that reach what a program does: entries for the keys that packets bring, as the reference looked them up."""
+"""Cases guided by coverage: entries match the keys that packets of the case looked up on the reference."""
 
 import random
 from collections import Counter
@@ -31,30 +31,30 @@ from tests.support.frontend.differential.frames import ParserFrames
 from tests.support.frontend.differential.switch import TimedSwitch
 
 Point: TypeAlias = tuple[str, str, str]
-"""A transition of the parser, an outcome of a condition, an action of a table by a hit or a miss."""
+"""A parser transition or error, the outcome of a condition, or an action that a table ran, as (kind, where, which)."""
 NUMBERED: Final = 6
-"""Groups and clone sessions up to here are set in every case."""
+"""Highest number of the groups and clone sessions that every case sets."""
 ENOUGH: Final = 4
-"""Packets that ran an action and did not leave, one and all: it is taken for one that drops."""
+"""Packets that must run an action, all without leaving, until it counts as an action that drops."""
 GENEROUS: Final = 1_000_000
-"""Packets or bytes, of a meter that stops none."""
+"""Packets or bytes that make a meter let every packet pass."""
 
 
 @dataclass
 class Coverage:
-    """How often packets came to each point of a program, and how often such a packet left, so that something shows."""
+    """How often packets reached each point of a program, and how often such a packet left the switch."""
 
     reached: Counter[Point] = field(default_factory=Counter)
     left: Counter[Point] = field(default_factory=Counter)
 
 
 class GuidedCaseMaker(CaseMaker):
-    """Plays what it makes on the reference, and puts in entries for what was looked up and missed."""
+    """Case maker that plays each operation on the reference and inserts entries for keys that missed."""
 
     def __init__(
         self, shape: Shape, frames: ParserFrames, program: Program, rng: random.Random, coverage: Coverage
     ) -> None:
-        """Actions that few packets ran, of those that left, come first."""
+        """Prefer actions that few packets ran that left the switch, according to ``coverage``."""
         super().__init__(shape, frames, rng)
         self._switch = TimedSwitch(program, self._note)
         self._coverage = coverage
@@ -71,7 +71,7 @@ class GuidedCaseMaker(CaseMaker):
         self._fresh: list[Send] = []
 
     def _note(self, event: Event) -> None:
-        """What the reference does with a packet."""
+        """Record an event of the reference's processing of a packet."""
         match event:
             case Selected(state, _, following):
                 self._reach(("transition", state, str(following)))
@@ -89,7 +89,7 @@ class GuidedCaseMaker(CaseMaker):
         self._passed.append(point)
 
     def case(self, packets: int) -> list[Operation]:
-        """Set-up, then ``packets`` frames at least, each again after entries for it were put in."""
+        """Return the set-up, then at least ``packets`` frames, most repeated after entries for them were inserted."""
         self._do(self._set_up())
         self._do(self._defaults())
         frames = self._frames
@@ -119,14 +119,14 @@ class GuidedCaseMaker(CaseMaker):
     def _do(self, operations: Sequence[Operation]) -> None:
         for operation in operations:
             if isinstance(operation, SetMeter | SetDirectMeter) and self._rng.random() < 0.8:
-                # What a meter lets through shows more than what it stops.
+                # Packets that pass a meter show more than packets that it drops.
                 operation = replace(operation, committed=GENEROUS, peak=GENEROUS)  # noqa: PLW2901
-            with suppress(ValueSetError):  # it is full
+            with suppress(ValueSetError):  # the value set is full
                 apply(operation, self._switch)
                 self._made.append(operation)
 
     def _frame(self) -> Send:
-        """A new frame, or one of the last again, as it was, with one byte changed, or on another port."""
+        """Return a new frame, or a recent one: unchanged, with one byte changed, or on another port."""
         draw = self._rng.random()
         if draw < 0.7 or not self._last:
             return Send(self._port(), self._frames(self._rng))
@@ -161,7 +161,7 @@ class GuidedCaseMaker(CaseMaker):
             del known[:-30]
 
     def _answer(self, send: Send) -> None:
-        """Entries for what the frame looked up and missed, again and again, as it comes further each time."""
+        """Insert entries for keys that missed and repeat the frame, several times as it gets further."""
         for _ in range(6):
             missed = [(n, v) for n, v, hit in self._seen if not hit and n in self._shape.tables]
             missed = list(dict.fromkeys(missed))
@@ -181,7 +181,7 @@ class GuidedCaseMaker(CaseMaker):
             self._send(send)
 
     def _other_actions(self) -> list[Operation]:
-        """Other actions for the entries that the last frame hit."""
+        """Return operations that give the entries that the last frame hit other actions."""
         hit = {(n, v) for n, v, found in self._seen if found}
         made = self._defaults()
         for key, (table, entry) in list(self._live.items()):
@@ -194,7 +194,7 @@ class GuidedCaseMaker(CaseMaker):
         return made
 
     def _defaults(self) -> list[Operation]:
-        """What tables without a key run."""
+        """Return operations that set default actions of tables without a key."""
         made: list[Operation] = []
         for name, table in self._shape.keyless.items():
             self._table = name
@@ -202,7 +202,7 @@ class GuidedCaseMaker(CaseMaker):
                 made.append(SetDefault(name, *self._action(table.actions)))
         return made
 
-    # --- what entries hold
+    # --- contents of entries
 
     def _value(self, width: int) -> int:
         frames = self._frames
@@ -248,5 +248,5 @@ class GuidedCaseMaker(CaseMaker):
 
 
 def _fits(matches: Sequence[Match], values: Sequence[int]) -> bool:
-    """Whether an entry of exact keys, or of any others, may have been hit by a key."""
+    """Return whether an entry may have matched a key; only exact fields are compared."""
     return all(not isinstance(one, Exact) or one.value == value for one, value in zip(matches, values, strict=True))

@@ -1,4 +1,4 @@
-"""Frames that take every way through a program's parser: read from p4c's JSON, and from nothing of ours."""
+"""Frames that cover the paths through a program's parser, read from p4c's JSON without our own loader."""
 
 import json
 import random
@@ -9,14 +9,14 @@ from typing import Any
 from tests.support.frontend.differential.values import Values
 
 LONGEST = 64
-"""States of one way."""
+"""Maximum number of states on a path."""
 
 
 class ParserFrames:
-    """Makes frames; each transition's value is put where its keys are, and those that were taken least come first.
+    """Maker of frames: writes a transition's value into its key fields; prefers the least taken transitions.
 
     Attributes:
-        taken: how often a frame was made for each transition, by state and number.
+        taken: number of frames made for each transition, by state and index.
     """
 
     def __init__(self, path: Path, values: Values) -> None:
@@ -32,7 +32,7 @@ class ParserFrames:
         self.names = {h["id"]: h["name"] for h in root["headers"]}
 
     def __call__(self, rng: random.Random) -> bytes:
-        """One frame."""
+        """Return a frame."""
         way = _Way(self, rng)
         name = self.start
         for _ in range(LONGEST):
@@ -56,7 +56,7 @@ class _Way:
         self.wanted: dict[int, int] = {}
 
     def through(self, state: Any) -> str | None:
-        """Adds what a state extracts; the next state."""
+        """Append the bits that a state extracts; return the next state."""
         for op in state["parser_ops"]:
             if op["op"] in ("extract", "extract_VL"):
                 self._extract(op["parameters"][0])
@@ -74,7 +74,7 @@ class _Way:
         return following
 
     def _note(self, target: Any, origin: Any) -> None:
-        """A variable that holds what comes, or what a field holds."""
+        """Record where in the frame the value of a variable lies, if it comes from lookahead or a field."""
         name = tuple(target["value"])
         if origin["type"] == "lookahead":
             offset, width = origin["value"]
@@ -113,7 +113,7 @@ class _Way:
         begin = len(self.bits)
         value = self.frames.values.draw(self.rng, width, field) if width else 0
         alike = [at for at in self.where.values() if at[1] == width and sum(at) <= begin]
-        if alike and self.rng.random() < 0.15:  # two fields that are the same
+        if alike and self.rng.random() < 0.15:  # two fields with the same value
             at, _ = self.rng.choice(alike)
             value = int("0" + "".join(map(str, self.bits[at : at + width])), 2)
         self.bits += [(value >> (width - 1 - i)) & 1 for i in range(width)]
@@ -122,7 +122,7 @@ class _Way:
                 self.bits[at] = self.wanted.pop(at)
 
     def _aim(self, keys: Any, value: int, mask: str | None) -> None:
-        """Sets the bits that a transition looks at."""
+        """Set the bits that a transition's keys read."""
         places: list[tuple[int, int] | None] = []
         widths = []
         for key in keys:

@@ -1,4 +1,4 @@
-"""Programs with one thing changed that still compile: what a check must notice to say anything."""
+"""Single-change mutants of programs; a useful check must notice them."""
 
 import random
 import re
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 _HIDDEN: Final = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/|^[ \t]*#[^\n]*|@\w+(?:\([^)]*\))?', re.DOTALL | re.MULTILINE)
-"""What is not code: changes of it are none of the program."""
+"""Strings, comments, directives and annotations: mutations leave them alone."""
 _CHANGES: Final = tuple(
     (re.compile(pattern), to)
     for pattern, to in (
@@ -18,12 +18,12 @@ _CHANGES: Final = tuple(
         (r"(?<=[;{}]\n)[ \t]*[\w.\[\]]+(?: = [^;{}\n]+|\([^;{}\n]*\));", ""),
     )
 )  # fmt: skip
-"""Operators, numbers, fields; the last one takes a statement away."""
+"""Replacements of operators, numbers and fields; the last one removes a statement."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A source with one change, and what it was: line number, before, after."""
+    """A source with one change: the line's number, and its text before and after."""
 
     text: str
     line: int
@@ -35,7 +35,7 @@ class Mutant:
 
 
 def mutant(text: str, rng: random.Random) -> Mutant | None:
-    """One change of what is code; None if nothing can be changed."""
+    """Return the source with one random change of its code; None if nothing can be changed."""
     code = _HIDDEN.sub(lambda match: re.sub(r"[^\n]", "\1", match[0]), text)
     kinds = [[(match, to) for match in pattern.finditer(code)] for pattern, to in _CHANGES]
     places = [place for kind in kinds for place in kind]
@@ -48,7 +48,7 @@ def mutant(text: str, rng: random.Random) -> Mutant | None:
 
 
 def bare(json: Any) -> Any:
-    """JSON of a program without where things stand in the source: what the switch runs."""
+    """Return a program's JSON without source locations and metadata."""
     if isinstance(json, dict):
         return {name: bare(value) for name, value in json.items() if name not in ("source_info", "program", "__meta__")}
     return [bare(value) for value in json] if isinstance(json, list) else json

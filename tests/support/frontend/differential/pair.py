@@ -1,4 +1,4 @@
-"""A program as a reference compiled it, with cases and what came of them."""
+"""A program compiled by a reference compiler, with cases and their expected outcomes."""
 
 import random
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ PACKETS: Final = 120
 
 @dataclass(frozen=True)
 class Seen:
-    """What can be seen of a case: frames and the first cells of arrays; every cell of them; digests."""
+    """Observed results of a case: frames and first cells of arrays, all cells of arrays, digests."""
 
     outcome: Outcome
     registers: dict[str, bytes]
@@ -33,7 +33,7 @@ class Seen:
 
 
 class Pair:
-    """A reference, and what it makes of cases; ``play`` compares another compilation with it."""
+    """A reference and its outcomes of cases; ``differs`` compares another compilation with it."""
 
     def __init__(self, json: Path, name: str, cases: int = CASES, packets: int = PACKETS) -> None:
         self.shape: Shape = read_shape(json)
@@ -47,7 +47,7 @@ class Pair:
             self.cases.append((operations, self.seen(self.program, operations)))
 
     def points(self) -> list[Point]:
-        """Transitions of the parser, outcomes of conditions, actions of tables."""
+        """Return all transitions of the parser, outcomes of conditions and actions of tables."""
         program = self.program
         found: list[Point] = [
             ("transition", state.name, str(transition.next_state))
@@ -63,7 +63,7 @@ class Pair:
         return list(dict.fromkeys(found))
 
     def seen(self, program: Program, operations: Sequence[Operation]) -> Seen:
-        """What a program makes of a case."""
+        """Return a program's observed results of a case."""
         switch = TimedSwitch(program)
         digests: list[tuple[int, ...]] = []
         switch.device.on_digest = lambda digest: digests.append(digest.values)
@@ -77,7 +77,7 @@ class Pair:
         )
 
     def lines(self, json: Any, file: str) -> set[int]:
-        """The lines of a source that some packet runs, as far as a compilation says where its steps stand."""
+        """Return the source lines that packets of the cases run, as far as the compilation has source locations."""
         found: set[int] = set()
 
         def note(event: Event) -> None:
@@ -99,9 +99,9 @@ class Pair:
         return found
 
     def differs(self, json: Any, shapes: bool = True) -> str:
-        """The first difference of another compilation; empty if there is none.
+        """Return the first difference of another compilation; empty if there is none.
 
-        ``shapes``: also of what the control plane can set, beyond what the cases set.
+        ``shapes``: compare the tables and arrays offered to the control plane, too.
         """
         program, shape = load_program(json), shape_of(json)
         if shapes and shape != self.shape:
@@ -109,7 +109,7 @@ class Pair:
         for operations, expected in self.cases:
             try:
                 found = self.seen(program, operations)
-            except Exception as error:  # an entry that does not fit is a difference, too
+            except Exception as error:  # an entry that is refused is a difference, too
                 return f"{type(error).__name__}: {error}"
             lines = differences(operations, expected.outcome, found.outcome)
             lines += _others("register", expected.registers, found.registers)

@@ -1,4 +1,4 @@
-"""The embedded switch, with a clock that goes on from frame to frame."""
+"""The embedded switch with a clock that advances from frame to frame."""
 
 from collections.abc import Callable
 from typing import Final
@@ -8,11 +8,11 @@ from p4switch.program import Program
 from tests.support.conformance.targets.embedded import EmbeddedSwitch
 
 STEPS_US: Final = (1, 3, 1000, 50, 300_000, 7, 5_000_000)
-"""Between frames, in turn: within a burst, within a round trip, beyond every time-out that a program may have."""
+"""Times between frames, used in rotation: within a burst, within a round trip, beyond a program's time-outs."""
 
 
 class TimedSwitch(EmbeddedSwitch):
-    """Interpreted; ``listen`` is told what happens."""
+    """An interpreted switch; ``listen`` receives its trace events."""
 
     def __init__(self, program: Program, listen: Callable[[Event], None] | None = None) -> None:
         super().__init__(program, "interpreted")

@@ -1,4 +1,4 @@
-"""Numbers that a program treats apart: what it compares its fields with, and what its constant entries hold."""
+"""Numbers that matter to a program: those that it compares fields with, and those in its constant entries."""
 
 import json
 import random
@@ -15,7 +15,7 @@ COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
 class Values:
-    """Draws numbers for fields; read from p4c's JSON, and from nothing of ours."""
+    """Generator of numbers for fields, from p4c's JSON without our own loader."""
 
     def __init__(self, path: Path) -> None:
         root = json.loads(path.read_text())
@@ -37,10 +37,10 @@ class Values:
                     self._of_field[tuple(key["value"])].update(chosen)
         self._anywhere = sorted(value for value in anywhere if value > 1)
         self.numbers = [value for value in self._anywhere if value < FEW][:16]
-        """Small ones: numbers of groups and clone sessions are among them."""
+        """Small constants, which include the numbers of groups and clone sessions."""
 
     def _compared(self, node: Any) -> None:
-        """``field == constant`` and the like: the constant and its neighbours."""
+        """Record, for each field in a comparison, its constants and their neighbours."""
         sides = node["left"], node["right"]
         constants = [int(one["value"], 16) for side in sides for one in _objects(side) if one.get("type") == "hexstr"]
         for side in sides:
@@ -56,12 +56,12 @@ class Values:
                     self._of_field[tuple(key["target"])].add(int(match[name], 16))
 
     def port(self, rng: random.Random) -> int:
-        """Where a frame arrives: mostly one of a few ports, else one that the program treats apart."""
+        """Return an ingress port: mostly one of a few, else one that the program compares with."""
         own = [port for port in self._of_field["standard_metadata", "ingress_port"] if port <= LAST_PORT]
         return rng.choice(sorted(own)) if own and rng.random() < 0.3 else rng.randrange(PORTS)
 
     def draw(self, rng: random.Random, width: int, field: tuple[str, str] | None = None) -> int:
-        """A number of so many bits: often one that the program knows, mostly of this field."""
+        """Return a number of ``width`` bits, often a constant of the program, mostly one of this field."""
         ones = (1 << width) - 1
         own = self._of_field.get(field) if field is not None else None
         if own and rng.random() < 0.5:

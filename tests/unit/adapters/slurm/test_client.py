@@ -1,4 +1,4 @@
-"""Slurm's commands get texts of users as one argument each, and what cannot be an argument is an error of Slurm's."""
+"""Slurm's commands get user text as single arguments; text that cannot be an argument is refused."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ HOSTILE = [
 
 @pytest.fixture
 def client(tmp_path):
-    """With programs that write down what they were given."""
+    """A client with programs that log their arguments."""
     paths = {}
     for name in NAMES:
         program = tmp_path / name

@@ -68,7 +68,7 @@ def test_names_that_slurm_cannot_have(name):
         builder.host(name)
         builder.link(name, "s1", "10G", "1us")
         topology = builder.build()
-    except Exception as error:  # the topology itself refuses it: as good
+    except Exception as error:  # a refusal by the topology is as good
         assert type(error).__name__ == "TopologyError"  # noqa: PT017
         return
     with pytest.raises(SlurmError, match="nodes and switches"):

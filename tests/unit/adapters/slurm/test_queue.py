@@ -1,4 +1,4 @@
-"""What squeue and sinfo of Slurm 22.05 said, recorded; and what they never should."""
+"""Recorded output of squeue and sinfo of Slurm 22.05, and output that must be refused."""
 
 import contextlib
 import json

@@ -63,7 +63,7 @@ def test_blocks_whose_numbers_differ_too_much_are_noticed(size):
     for padding in (1e6, -1e30):
         given = gradient.copy()
         given[-1] = padding
-        assert is_uneven(given) == (size > 2 and size != 257)  # the last block of 257 has nothing but the padding
+        assert is_uneven(given) == (size > 2 and size != 257)  # the last block of 257 is all padding
     given[-1] = np.inf
     assert not is_uneven(given)
     assert not is_uneven(np.concatenate([gradient, np.zeros(10_000, np.float32)]))
@@ -92,12 +92,12 @@ NO_CALLS = re.compile(
     r"[A-Z]\w*|rank|size|name|boxed|unbox|bound_device_id|get_group_store|group_desc|group_name|set_timeout|"
     r"use_pg_for_symm_mem_rendezvous|_.*_|_.*(backend|device|hook|collectives|id|group|works|coalescing|types|name|desc)\w*"
 )
-"""attributes of a process group that move nothing between ranks"""
+"""attributes of a process group that transfer nothing between ranks"""
 SPLITS = {"merge_remote_group", "split_group"}
 
 
 def test_a_group_answers_every_call_itself():
-    """What it does not, C++ would have gloo do, without a word; or its work would have no Python object."""
+    """Otherwise C++ would silently use gloo, or the work would have no Python object."""
     calls = {name for name in dir(torch.distributed.ProcessGroup) if not NO_CALLS.fullmatch(name)} - SPLITS
     assert {"allreduce", "all_to_all_single", "monitored_barrier", "recv_anysource"} < calls
     assert sorted(calls - vars(SwitchProcessGroup).keys()) == []
@@ -113,7 +113,7 @@ def test_works_answer_what_a_work_is_asked():
 
 
 class Counted(HeldWork):
-    """Knows how many of its kind there are."""
+    """A work that counts its living instances."""
 
     alive = 0
 

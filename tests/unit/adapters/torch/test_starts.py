@@ -1,4 +1,4 @@
-"""The word of a start, in a store that keeps what earlier starts left."""
+"""The word of a start, in a store that keeps the words of earlier starts."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -18,7 +18,7 @@ LONG, BRIEF = timedelta(seconds=60), timedelta(seconds=0.2)
 
 
 def words(store, size, ranks=None, timeout=LONG):
-    """What each of ``ranks`` hears, or its error."""
+    """Return the word that each of ``ranks`` reads, or its error."""
 
     def one(rank):
         try:

@@ -1,4 +1,4 @@
-"""Lightpaths, slots and blocking on networks whose answers are known."""
+"""Lightpaths, slots and blocking on networks with known solutions."""
 
 import pytest
 
@@ -28,7 +28,7 @@ SLOT = 10 * 10**9
 
 
 def network(*fibres: tuple[str, str, int], hosts: int = 2, **what: int) -> Wdm:
-    """Cities by their letters, fibres by kilometres."""
+    """Return a network of cities named by letters, with fibres by kilometres."""
     builder = TopologyBuilder("cities")
     cities = sorted({end for a, b, _ in fibres for end in (a, b)})
     for city in cities:
@@ -91,7 +91,7 @@ def test_wavelengths_are_continuous_and_a_longer_way_is_taken_when_none_is_left(
 
 
 def test_transponders_are_a_limit_and_lightpaths_through_another_city_help() -> None:
-    """B has one transponder: C's ends there, and A reaches D by a lightpath that passes B."""
+    """B has one transponder: C's lightpath ends there, and A reaches D by a lightpath that bypasses B."""
     star = network(("A", "B", 10), ("C", "B", 10), ("D", "B", 10), transponders=1)
     plan = groom("groom-agg", [task("one", "B1", "C1"), task("two", "A1", "D1"), task("three", "B1", "A1")], star)
     assert plan.admitted == (True, True, False)
@@ -111,7 +111,7 @@ def test_a_slot_is_free_again_when_its_task_ends() -> None:
 
 
 def test_a_new_lightpath_or_several_that_are_there() -> None:
-    """phi = 1 takes two lightpaths that are there; phi = 0 lights one, since both cost the same."""
+    """phi = 1 uses two existing lightpaths; phi = 0 sets up one, as both cost the same."""
     for phi, hops in ((1.0, 2), (0.0, 1)):
         groomer = Groomer(Fibres(line()))
         assert groomer.join(0, [1, 2], 1, PathWeights(), opaque=True) is not None
@@ -142,7 +142,7 @@ def test_optima_are_never_above_the_search_and_their_bounds_hold() -> None:
 
 
 def test_wavelengths_that_do_not_do_are_noticed() -> None:
-    """Three paths on a ring that meet in pairs, never all: three wavelengths."""
+    """Three paths on a ring overlap in pairs, never all three: three wavelengths."""
     fibres = {
         count: Fibres(network(("A", "B", 1), ("B", "C", 1), ("C", "A", 1), wavelengths=count)) for count in (2, 3)
     }
@@ -169,7 +169,7 @@ def test_with_room_for_all_as_many_run_as_erlang_says() -> None:
 
 
 def test_making_room_blocks_fewer() -> None:
-    """A fibre of two wavelengths of two slots each way round a ring; tasks that are in the way go round."""
+    """A fibre of two wavelengths of two slots each way round a ring; tasks in the way are rerouted."""
     kept, moved = (
         sum(arrive("spff", ring(3), 3.0, arrivals=100, models=2, moved=moved, seed=seed).blocked for seed in range(2))
         for moved in (0, 3)

@@ -1,4 +1,4 @@
-"""Predicted load: what is learned, and what is used as long as nothing is."""
+"""Predicted load: what is learned, and the fallback before."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_a_load_that_comes_and_goes_is_seen_ahead():
         if number >= 40:
             assert foresight.missing == ""
             errors.append(abs(found - after))
-    assert max(errors) < 0.02 * 5 * 10**9  # what was measured is wrong by all of it, every fourth time
+    assert max(errors) < 0.02 * 5 * 10**9  # every fourth measurement is entirely wrong
 
 
 def test_without_a_history_it_is_what_was_measured_and_says_why():

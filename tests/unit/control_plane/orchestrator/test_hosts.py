@@ -1,4 +1,4 @@
-"""Files that say what hosts can do, and the times that follow."""
+"""Files with the capabilities of hosts, and the resulting times."""
 
 import pytest
 

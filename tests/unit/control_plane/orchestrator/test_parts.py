@@ -1,4 +1,4 @@
-"""Parts of the orchestrator by themselves: hosts, plans as JSON, interruption against saving, messages."""
+"""Parts of the orchestrator: hosts, plans as JSON, interruption against saving, messages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Trees that a running task is offered: no link is promised more than it has."""
+"""New trees proposed for a running task: no link is promised more than it has."""
 
 import pytest
 
@@ -17,7 +17,7 @@ TASK = Task("t", "g", ("w1", "w2"), 1000, demand_bps=2 * GIGA)
 
 
 class Switches:
-    """Plans without switches."""
+    """A controller that makes plans without switches."""
 
     installed = ()
 
@@ -36,7 +36,7 @@ class Keys:
 
 
 def square():
-    """G behind s1, two workers behind s4; s2 and s3 are two ways between, of equal length."""
+    """G behind s1, two workers behind s4, and two paths of equal length between them, over s2 and s3."""
     builder = TopologyBuilder("square")
     for number in range(1, 5):
         builder.switch(f"s{number}")
@@ -49,7 +49,7 @@ def square():
 
 
 def running(topology):
-    """A task that does both directions in one job, and who may offer it other trees."""
+    """A task with both directions in one job, and an installer that can propose other trees."""
     switches = Switches(topology)
     decision = policy_named("steiner")(TASK, NetworkState(topology))
     (request,) = plan_requests(decision, job=1)
@@ -77,7 +77,7 @@ def over_booked(topology, proposals, state):
 
 
 def test_a_job_of_both_directions_takes_no_tree_that_one_direction_does_not_fit_on():
-    """The policy answers with two trees, up by s3 and down by s2; on either of them the other direction has no room."""
+    """The policy answers with two trees, up by s3 and down by s2; on either, the other direction does not fit."""
     topology = square()
     installer, row = running(topology)
     state = busy(topology, ("s4", "s2"), ("s2", "s1"), ("s1", "s3"), ("s3", "s4"))
@@ -85,7 +85,7 @@ def test_a_job_of_both_directions_takes_no_tree_that_one_direction_does_not_fit_
     assert not decision.together
     with pytest.raises(PlanError, match=r"task t: one tree for both directions: link s\d -> s\d has 1Gb/s left"):
         installer.propose_next(decision, [row], state, must=False)
-    # A task whose own tree is gone has no better choice.
+    # A task that has lost its tree has no better choice.
     (proposal,) = installer.propose_next(decision, [row], state, must=True)
     assert over_booked(topology, [proposal], state)
 

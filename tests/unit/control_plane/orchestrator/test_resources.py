@@ -1,4 +1,4 @@
-"""A controller that comes back takes what an earlier one gave out, all of it or nothing."""
+"""A restarted controller re-adopts earlier allocations, all of a plan's or none."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def numbers(grant):
 
 
 def state(resources):
-    """What the next grants would be, which is all that can be seen of it."""
+    """Return the next grants, the only visible part of the state."""
     probes = [resources.grant(TREE, 64) for _ in range(2)]
     for probe in probes:
         resources.release(probe)

@@ -1,4 +1,4 @@
-"""Which of a task's workers take part: against a search over all subsets, in loaded networks, on full hosts."""
+"""Selection of a task's workers: compared with a search over all subsets, in loaded networks, on full hosts."""
 
 from itertools import combinations
 
@@ -26,7 +26,7 @@ def choose(given, state=None, profiles=None, policy=STEINER):
 
 
 def cost(workers, state=None):
-    """By hand: what the tree of these workers puts on links, up and down."""
+    """Return the load of these workers' tree on links, up and down, computed independently."""
     return consumed(STEINER(Task("x", "server1", workers, 1000), state or NetworkState(TOPOLOGY)), TOPOLOGY)
 
 

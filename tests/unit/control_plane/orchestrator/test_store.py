@@ -1,4 +1,4 @@
-"""The database: states, keys that are used once, terms, versions."""
+"""The database: states, unique keys, terms, versions."""
 
 import os
 import sqlite3
@@ -198,7 +198,7 @@ def test_what_is_no_regular_file_is_refused(tmp_path):
 
 
 def test_an_empty_file_is_a_new_database(tmp_path):
-    """Whoever made it was killed before the tables were in it."""
+    """Its creator was killed before it made the tables."""
     (tmp_path / "new.sqlite").touch()
     with Store(tmp_path / "new.sqlite") as store:
         assert store.take_charge() == 1

@@ -1,4 +1,4 @@
-"""Forecasts on loads whose best prediction is known."""
+"""Forecasts on loads with a known best prediction."""
 
 import sys
 

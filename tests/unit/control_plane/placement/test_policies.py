@@ -1,4 +1,4 @@
-"""Which hosts policies choose: against what can be counted by hand, on clusters with one thing that differs."""
+"""Hosts chosen by policies: compared with hand counts, on clusters that differ in one respect."""
 
 from dataclasses import replace
 
@@ -110,11 +110,11 @@ def test_a_worker_has_the_shards_of_the_host_that_has_most(policy):
 
 
 def test_packed_takes_no_rack_more_for_the_sake_of_data():
-    free = {**SLOTS, **dict.fromkeys(["h4", "h8", "h12", "h14", "h15", "h16"], 0)}  # 3, 3, 3 and 1 hosts
+    free = {**SLOTS, **dict.fromkeys(["h4", "h8", "h12", "h14", "h15", "h16"], 0)}  # 3, 3, 3 and 1 free hosts
     found = chosen(6, cluster(free), "packed", shards=("h13", "h9"), shard_bytes=10**9)
     assert len(racks(found)) == 2
     assert "h9" in found.workers
-    found = chosen(7, cluster(free), "packed", shards=("h13", "h9"), shard_bytes=10**9)  # three racks: h13's may be one
+    found = chosen(7, cluster(free), "packed", shards=("h13", "h9"), shard_bytes=10**9)  # three racks, h13's among them
     assert len(racks(found)) == 3
     assert {"h13", "h9"} < set(found.workers)
 

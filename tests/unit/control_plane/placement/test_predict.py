@@ -1,4 +1,4 @@
-"""Loads and iteration times, against sums by hand."""
+"""Loads and iteration times, compared with sums by hand."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from p4reduce.topologies import fat_tree, leaf_spine
 TOPOLOGY = leaf_spine(leaves=3, spines=2, hosts=4)
 RACKS = Racks(TOPOLOGY)
 HOSTS = ("h1", "h2", "h3", "h5", "h6")
-"""three of leaf1, two of leaf2"""
+"""three hosts of leaf1, two of leaf2"""
 
 
 def named(copies):
@@ -54,11 +54,11 @@ def test_ways_of_a_fat_tree():
     racks = Racks(fat_tree(k=4))
     edges = list(racks.members)
     assert len(racks.ways(edges[:1])) == 1
-    assert len(racks.ways(edges[:2])) == 2  # a pod: either aggregation switch
+    assert len(racks.ways(edges[:2])) == 2  # within a pod: either aggregation switch
     assert {one.root for one in racks.ways([edges[0], edges[2]])} <= {
         switch.name for switch in racks.topology.switches
     } - set(edges)
-    assert len(racks.ways([edges[0], edges[2]])) >= 4  # a core each
+    assert len(racks.ways([edges[0], edges[2]])) >= 4  # one path for each core switch
 
 
 def test_jobs_that_share_nothing_take_their_time_alone():
@@ -73,7 +73,7 @@ def test_jobs_that_only_communicate_share_evenly():
 
 
 def test_two_jobs_that_communicate_half_of_the_time_meet_with_the_mean_of_all_phases():
-    """M = 1 + p, p = M / (1 + M): M = (1 + sqrt 5) / 2."""
+    """M = 1 + p, p = M / (1 + M), so M = (1 + sqrt 5) / 2."""
     found = iteration_times([IterationLoad(1.0, {0: 1.0})] * 2, np.array([1.0]))
     assert found == pytest.approx(1 + (1 + 5**0.5) / 2, rel=1e-3)
 

@@ -1,4 +1,4 @@
-"""Plan ``best``: which plan it takes, and how long it thinks that takes."""
+"""Plan ``best``: its choice and its predicted time."""
 
 import itertools
 
@@ -29,8 +29,8 @@ def problem(spec: str, elements: int = 262_144, **more) -> Problem:
 @pytest.mark.parametrize(
     ("capable", "elements", "expected"),
     [
-        ("leaf1", 262_144, "ring"),  # one rack in four: 12 workers would send to it over two links
-        ("leaf1", 256, "steiner"),  # a single frame: the fewest hops win
+        ("leaf1", 262_144, "ring"),  # one rack of four aggregates: 12 workers would send to it over two links
+        ("leaf1", 256, "steiner"),  # a single frame: fewest hops win
         ("leaf*", 262_144, "ring"),  # one tree crosses a link between leaf and spine twice
         ("leaf*", 1_000, "flat"),
         ("spine*", 262_144, "ring"),
@@ -89,7 +89,7 @@ def test_an_all_to_all_has_no_prediction():
 @settings(deadline=None, max_examples=examples(30, 500))
 @given(data=st.data())
 def test_no_plan_is_predicted_to_be_faster_than_the_floor(data: st.DataObject) -> None:
-    """What spares the search: once a tree takes no longer than that, the others are not looked at."""
+    """The floor shortens the search: once a tree reaches it, no other plan is examined."""
     leaves, spines, hosts = (data.draw(st.integers(1, most)) for most in (4, 3, 4))
     names = [f"leaf{n + 1}" for n in range(leaves)] + [f"spine{n + 1}" for n in range(spines)]
     able = "+".join(data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True)))

@@ -1,4 +1,4 @@
-"""Plans with a tree for each block: what is known of them, computed from their steps and not from their trees."""
+"""Plans with a tree for each block: known properties, computed from their steps instead of their trees."""
 
 from collections import Counter
 
@@ -17,7 +17,7 @@ BY_BLOCKS = ("rina", "hierarchical", "halving-doubling", "double-binary-tree")
 
 
 def parts(plan: str, spec: str, workers: int | None = None) -> list[TreeLayout]:
-    """The trees, checked; all have the same share."""
+    """Return the trees, checked; all have the same share."""
     topology = load(spec)
     names = tuple(host.name for host in topology.workers)[:workers]
     problem = Problem(topology, names)
@@ -33,7 +33,7 @@ def parts(plan: str, spec: str, workers: int | None = None) -> list[TreeLayout]:
 
 @pytest.mark.parametrize("size", [2, 4, 8, 16])
 def test_halving_moves_each_block_as_the_exchange_does(size: int) -> None:
-    """In the exchange, rank r sends in step s the blocks whose owners differ from it first in bit s."""
+    """In the exchange, rank r sends in step s the blocks whose owners first differ from it in bit s."""
     trees = parts("halving-doubling", f"star:hosts={size},servers=0")
     hosts = sorted((tree.root for tree in trees), key=lambda name: int(name[1:]))
     assert len(hosts) == size
@@ -65,7 +65,7 @@ def test_of_two_binary_trees_a_worker_is_an_inner_node_of_one(size: int) -> None
 
 
 def ways_up(tree: TreeLayout, name: str):
-    """The nodes above one."""
+    """Return the ancestors of a node."""
     while name in tree.parent:
         name = tree.parent[name]
         yield name
@@ -125,7 +125,7 @@ def test_a_tensor_of_few_chunks_has_few_trees() -> None:
 
 
 def test_paths_are_spread_where_shortest_ones_would_meet() -> None:
-    """Both edges of a rack would leave it over one spine, six frames a turn; a host's link carries four."""
+    """Both edges of a rack would use one spine, six frames a turn; a host's link carries four."""
     topology = load("leaf-spine:leaves=4,spines=2,hosts=2,servers=0,rate=10G,capable=leaf*")
     problem = Problem(topology, tuple(host.name for host in topology.workers))
     found = FORESTS["rina"](problem)

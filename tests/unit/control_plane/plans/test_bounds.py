@@ -1,4 +1,4 @@
-"""The bound of the best plan, beside closed forms, and beside packings of all trees that there are."""
+"""The bound of the best plan, compared with closed forms and with packings of all possible trees."""
 
 import itertools
 import random
@@ -19,7 +19,7 @@ FRAME_BITS = (62 + 4 * 256 + 24) * 8
 
 
 def over_s(spec: str, workers: int | None = None) -> float:
-    """The bound over the time of the tensor's frames on a link of 10 Gb/s."""
+    """Return the bound relative to the time of the tensor's frames on a 10 Gb/s link."""
     topology = load(spec)
     names = [host.name for host in topology.workers][:workers]
     found = best_plan_ps(topology, names, ELEMENTS, 256)
@@ -30,8 +30,8 @@ def over_s(spec: str, workers: int | None = None) -> float:
 @pytest.mark.parametrize(
     ("capable", "expected"),
     [
-        ("none", 2 * 15 / 16),  # atoms: 16 workers; their links
-        ("leaf1", 2 * 12 / 14),  # a rack behind 2 uplinks, and 12 workers
+        ("none", 2 * 15 / 16),  # 16 workers and their links
+        ("leaf1", 2 * 12 / 14),  # a rack behind 2 uplinks, and 12 other workers
         ("leaf1+leaf2", 2 * 9 / 12),
         ("leaf1+leaf2+leaf3", 4 / 3),  # one rack of 4 plain workers behind 2 links: 2 * 4 / (4 + 2)
         ("leaf*", 1.0),
@@ -58,7 +58,7 @@ def test_ends():
 
 
 def random_tree(rng: random.Random) -> tuple[list[str], list[str], list[tuple[str, str, int]]]:
-    """A network without circles: switches, workers, links (a, b, Gb/s)."""
+    """Draw a network without cycles: switches, workers, links (a, b, Gb/s)."""
     switches = [f"s{number}" for number in range(rng.randint(1, 3))]
     links = [
         (switch, rng.choice(switches[:place]), rng.choice((1, 2, 4))) for place, switch in enumerate(switches) if place
@@ -69,7 +69,7 @@ def random_tree(rng: random.Random) -> tuple[list[str], list[str], list[tuple[st
 
 
 def overlay_trees(nodes, workers):
-    """Every tree over the workers and some of the other nodes, by Pruefer's sequences."""
+    """Yield every tree over the workers and some of the other nodes, by Pruefer sequences."""
     others = [node for node in nodes if node not in workers]
     for count in range(len(others) + 1):
         for chosen in itertools.combinations(others, count):
@@ -91,7 +91,7 @@ def overlay_trees(nodes, workers):
 
 
 def packing(switches, workers, links, capable) -> float:
-    """The least time for a chunk of one unit over shares of all trees."""
+    """Return the least time of a unit chunk over shares of all trees."""
     near = defaultdict(dict)
     for a, b, rate in links:
         near[a][b] = near[b][a] = rate

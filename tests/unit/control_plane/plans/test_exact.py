@@ -1,4 +1,4 @@
-"""The optimum by mixed-integer programming, and how near the heuristic comes."""
+"""The optimum by mixed-integer programming, and the heuristic's distance from it."""
 
 import os
 import subprocess
@@ -27,12 +27,12 @@ def problems(topology, workers, count, seed=1):
 
 
 def between_switches(problem, layout):
-    """Cost without the hosts' own links."""
+    """Return the cost without hosts' links."""
     return cost(problem, layout) - len(problem.workers) - 1
 
 
 def by_enumeration(problem):
-    """The cheapest of all sets of aggregating switches."""
+    """Return the cheapest cost over all sets of aggregating switches."""
     return min(
         _price(problem, chosen)
         for size in range(1, len(problem.workers) + 1)
@@ -89,7 +89,7 @@ def test_without_a_server_the_root_is_free():
 
 
 def test_links_that_cost_nothing_may_not_be_part_of_a_circle():
-    """The solver's cheapest solution had s0 and s3 as each other's parents, and pruning it never ended."""
+    """The solver's cheapest solution made s0 and s3 each other's parents, and pruning did not terminate."""
     builder = TopologyBuilder("free")
     for number in range(4):
         builder.switch(f"s{number}")
@@ -103,7 +103,7 @@ def test_links_that_cost_nothing_may_not_be_part_of_a_circle():
 
 
 def test_few_copies_fit_on_a_link():
-    """Four workers behind a plain leaf: four copies climb, unless the links have no room for that."""
+    """Four workers behind a plain leaf: four copies go up, unless the links lack the capacity."""
     topology = leaf_spine(2, 2, 2, capable=["spine*"], servers=1)
     problem = Problem(topology, ("h1", "h2", "h3", "h4"), "server1")
     graph = switch_graph(topology)
@@ -121,7 +121,7 @@ def test_a_fan_in_beyond_the_bitmap_has_no_tree():
 
 
 def test_the_same_tree_whatever_order_python_keeps_sets_in():
-    """Among trees of one cost the solver takes what the order of its rows suggests."""
+    """Among trees of equal cost, the solver's choice depends on the order of its rows."""
     code = (
         "from p4reduce.control_plane.plans import Problem; from p4reduce.control_plane.plans.steiner import solve; "
         "from p4reduce.topologies import load; topology = load('wan:graph=nobel-us,hosts=2'); "

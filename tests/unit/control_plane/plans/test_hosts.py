@@ -1,4 +1,4 @@
-"""Plans of hosts: ring and parameter server."""
+"""Host-based plans: ring and parameter server."""
 
 from itertools import pairwise
 
@@ -17,7 +17,7 @@ def plan(topology, name, **request):
 
 
 def streams(built):
-    """How many full-frame streams each directed link carries."""
+    """Return the number of full-frame streams on each directed link."""
     count = {}
     for edge in built.edges:
         for hop in built.path_hops(*edge):
@@ -65,7 +65,7 @@ def test_two_and_one_in_a_ring():
 
 
 def test_a_ring_avoids_a_link_that_shortest_paths_would_share():
-    """Hosts on a square of slow links, with shortest paths that all want the first one."""
+    """Hosts on a square of slow links, whose shortest paths would all use the first link."""
     builder = TopologyBuilder("ladder")
     for switch in ("a", "b", "c", "d"):
         builder.switch(switch)
@@ -75,7 +75,7 @@ def test_a_ring_avoids_a_link_that_shortest_paths_would_share():
     for a, b in (("a", "b"), ("a", "c"), ("c", "b"), ("a", "d"), ("d", "b")):
         builder.link(a, b, "10G", "1us")
     topology = builder.build()
-    # In the order of ranks two streams would cross a - b; the ring puts neighbours side by side instead.
+    # In rank order two streams would cross a - b; the ring reorders hosts.
     crossed = Problem(topology, ("h1", "h3", "h2", "h4"))
     assert ring(crossed).order == ("h1", "h2", "h3", "h4")
     assert set(streams(plan(topology, "ring", workers=crossed.workers)).values()) == {1}
@@ -123,7 +123,7 @@ def test_ps_fills_the_first_path_before_it_takes_another():
         builder.link(f"h{number}", f"leaf{1 + number // 2}", "10G", "1us")
     built = plan(builder.build(), "ps", server="ps")
     used = [built.paths[(f"h{number}", "ps")][2] for number in range(6)]
-    # h2's share is the last that fits into spine1 - leaf0. Its leaf forwards by destination, so h3 must follow it.
+    # h2's share is the last that fits on spine1 - leaf0. Its leaf forwards by destination, so h3 must follow it.
     assert used == ["spine1", "spine1", "spine1", "spine1", "spine2", "spine2"]
 
 

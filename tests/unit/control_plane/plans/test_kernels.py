@@ -1,4 +1,4 @@
-"""The compiled graph algorithms against networkx."""
+"""The compiled graph algorithms, compared with networkx."""
 
 import random
 
@@ -22,7 +22,7 @@ from p4reduce.topologies import fat_tree, load, star
 
 
 def weighted(topology, seed, closed=0.0):
-    """Routes with random weights, another in each direction, some arcs closed; and the same for networkx."""
+    """Return routes with random weights per direction and some closed arcs, and the same for networkx."""
     graph, rng = switch_graph(topology), np.random.default_rng(seed)
     main = rng.integers(1, 50, len(graph.heads))
     main[rng.random(len(main)) < closed] = -1
@@ -50,7 +50,7 @@ def test_shortest_ways_from_and_to_a_switch(network, closed):
 @pytest.mark.parametrize("inward", [False, True])
 @pytest.mark.parametrize("seed", range(20))
 def test_equal_ways_are_told_apart_by_the_other_words(seed, inward):
-    """Against Bellman and Ford's algorithm on whole weights; many ties, arcs that cost nothing, closed ones."""
+    """Reference: Bellman-Ford on whole weights, with many ties, zero-cost arcs and closed ones."""
     graph, rng = switch_graph(load("germany50")), np.random.default_rng(seed)
     count = len(graph.heads)
     low = int(rng.integers(2))
@@ -122,7 +122,7 @@ def test_arborescences_are_the_cheapest(seed):
 
 
 def metric(rng, size):
-    """Random distances, another in each direction, that keep the triangle inequality."""
+    """Return random asymmetric distances that satisfy the triangle inequality."""
     matrix = rng.integers(1, int(rng.choice([4, 30, 1000])), (size, size))
     np.fill_diagonal(matrix, 0)
     for middle in range(size):
@@ -184,7 +184,7 @@ def test_one_node_more_costs_what_a_new_tree_does(seed):
     matrix = np.abs(points[:, None] - points[None]).sum(-1)
     inner = np.ascontiguousarray(matrix[:size, :size])
     before, parent = minimum_tree(inner, 0)
-    # A host hangs on the second new node, three times.
+    # Three hosts are attached to the second new node.
     reach = np.ascontiguousarray(matrix[size + 1 :])
     attached = np.array([matrix[size + 1, :size].min()])
     rows = np.arange(size, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Plan ``packing``: its trees, their shares, and how near they come to the bound of the best plan."""
+"""Plan ``packing``: its trees, their shares, and its distance from the best plan's bound."""
 
 import random
 
@@ -25,7 +25,7 @@ def problem(spec: str, elements: int = 262_144, workers: int | None = None) -> P
 
 
 def installed_ps(given: Problem, parts: list[TreeShare]) -> int:
-    """The bound of the plans that the parts become, by the links that they cross; all must be possible at once."""
+    """Return the bound of the parts' plans by the links that they cross; all must be possible at once."""
     resources, plans = Resources(), []
     shares = chunks_of([part.weight for part in parts], given.chunks)
     for job, (part, chunks) in enumerate(zip(parts, shares, strict=True), 1):
@@ -63,7 +63,7 @@ def test_column_generation_reaches_the_bound_and_few_trees_come_near(capable: st
 
 @pytest.mark.parametrize("seed", range(10))
 def test_random_networks_never_fall_below_the_bound(seed: int) -> None:
-    """Also where links are unequal, and not all hosts work."""
+    """Includes unequal links and hosts that do not take part."""
     rng = random.Random(seed)
     leaves, spines, hosts = rng.randint(2, 4), rng.randint(1, 3), rng.randint(1, 4)
     names = [f"leaf{n + 1}" for n in range(leaves)] + [f"spine{n + 1}" for n in range(spines)]

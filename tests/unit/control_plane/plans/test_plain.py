@@ -1,4 +1,4 @@
-"""Plain Python and machine code plan the same: the first on small networks, the second when a process goes on."""
+"""Plain Python and machine code give the same plans; small networks use the former, long-lived processes the latter."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Planners of the user's own."""
+"""User-defined planners."""
 
 import re
 
@@ -13,7 +13,7 @@ from tests.support.paths import ROOT
 
 @pytest.fixture
 def planned():
-    """Plan with a layout that some planner answered."""
+    """Plan with a layout that a given planner returns."""
 
     def _plan(layout, topology=None, **request):
         register("mine")(layout if callable(layout) else lambda _problem: layout)

@@ -1,4 +1,4 @@
-"""Trees against shortest paths without aggregation, on random tasks in real networks."""
+"""Trees compared with shortest paths without aggregation, on random tasks in real networks."""
 
 import random
 
@@ -19,12 +19,12 @@ def tasks(topology, workers, count=30):
 
 
 def shortest_paths(problem):
-    """Links that carry a copy when every worker sends to the server by itself (SPFF)."""
+    """Return the links that carry a copy when every worker sends to the server by itself (SPFF)."""
     return sum(problem.paths.distance(worker, problem.server) for worker in problem.workers)
 
 
 def pruned_spanning_tree(problem):
-    """The tempting wrong way: a spanning tree of the whole network, cut down to what the task needs."""
+    """Return a spanning tree of the whole network pruned to the task: tempting, but wrong."""
     tree = nx.minimum_spanning_tree(problem.topology.graph())
     needed = {*problem.workers, problem.server}
     while leaves := [name for name in tree if tree.degree(name) <= 1 and name not in needed]:
@@ -62,7 +62,7 @@ def test_steiner_trees_are_nearly_the_cheapest(network, workers, most):
 
 
 def test_steiner_trees_are_the_cheapest_of_small_networks():
-    """Against all sets of aggregating switches."""
+    """Reference: all sets of aggregating switches."""
     topology = load("wan:graph=topozoo/Abilene")
     for problem in tasks(topology, 4, count=8):
         exact = min(_price(problem, chosen) for size in range(1, 5) for chosen in _subsets(problem.capable, size))

@@ -1,4 +1,4 @@
-"""The local search over sets of switches that starts with more of them than it keeps distances for."""
+"""The local search over sets of switches, started with more switches than it caches distances for."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Plan ``striped``: its trees, what they put on links, and where it cannot be."""
+"""Plan ``striped``: its trees, their link loads, and networks where it is impossible."""
 
 from collections import Counter
 
@@ -36,7 +36,7 @@ def test_the_busiest_link_is_a_worker_s_own():
         plan = make_plan(given.topology, PlanRequest(STRIPED, job=job, layout=layout), resources)
         parts.append((plan, 256))
     found = parts_bound(parts)
-    assert (found.time_ps, found.copies) == (4 * CHUNK_PS, 1)  # four chunks, each once on a worker's link
+    assert (found.time_ps, found.copies) == (4 * CHUNK_PS, 1)  # four chunks, each crosses a worker's link once
     assert plan_bound(parts[0][0], 1024).copies == 3  # all to leaf1, over the link from spine2
 
 

@@ -30,7 +30,7 @@ def test_a_star_has_one_aggregator(name):
 def test_trees_of_a_leaf_spine():
     topology = leaf_spine(2, 2, 2)
     leaves = {"leaf1": ["h1", "h2"], "leaf2": ["h3", "h4"]}
-    # Any capable switch: the spine is nearer to all than a leaf would be.
+    # Any capable switch: the spine is closer to all than a leaf.
     for name in ("steiner", "spt"):
         assert shape(plan(topology, name)) == {"spine1": ["leaf1", "leaf2"], **leaves}
     # Only terminals: one of the leaves takes the other as a child.
@@ -67,7 +67,7 @@ def test_the_server_is_the_parent_of_the_root(name):
 def test_a_server_may_be_any_host_that_does_not_work():
     built = plan(leaf_spine(2, 2, 2), "steiner", server="h4")
     assert built.workers == ("h1", "h2", "h3")
-    # One worker under leaf2's neighbourhood needs no aggregator of its own.
+    # A single worker under a leaf needs no aggregator there.
     assert shape(built)["leaf1"] == ["h1", "h2"]
 
 
@@ -90,7 +90,7 @@ def test_no_switch_can_aggregate(name):
 
 
 def test_a_tree_passes_through_another_aggregator():
-    """s1 - s2 - s3 in a row; s2 aggregates its own workers, and s3's path to the root s1 leads through it."""
+    """s1 - s2 - s3 in a row: s2 aggregates its own workers, and s3's path to the root s1 passes through it."""
     builder = TopologyBuilder("row")
     for switch in ("s1", "s2", "s3"):
         builder.switch(switch)

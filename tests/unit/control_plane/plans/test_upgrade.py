@@ -1,4 +1,4 @@
-"""Switches that lower the bound of the best plan most, beside all sets that there are."""
+"""The switches that lower the best plan's bound most, compared with all possible sets."""
 
 import random
 from itertools import combinations
@@ -17,7 +17,7 @@ def search(spec: str) -> Upgrade:
 
 
 def drawn(rng: random.Random) -> Upgrade:
-    """A network of a few switches, each with hosts or without, some of them programmable already."""
+    """Draw a network of a few switches, with or without hosts, some programmable already."""
     builder = TopologyBuilder("drawn")
     switches = [f"s{number}" for number in range(rng.randint(3, 5))]
     for name in switches:
@@ -47,7 +47,7 @@ def test_switches_that_are_alike_are_one_class():
     classes = search("leaf-spine:leaves=4,spines=2,hosts=4,servers=0,capable=none").classes()
     assert sorted(map(sorted, classes)) == [["leaf1", "leaf2", "leaf3", "leaf4"], ["spine1", "spine2"]]
     uneven = search("leaf-spine:leaves=4,spines=2,hosts=4,servers=1,capable=none").classes()
-    assert sorted(map(len, uneven)) == [1, 2, 3]  # the rack with the server is not like the others
+    assert sorted(map(len, uneven)) == [1, 2, 3]  # the server's rack differs from the others
 
 
 def test_greedy_is_never_worse_than_the_best_of_random_sets(monkeypatch):

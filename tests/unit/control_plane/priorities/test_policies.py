@@ -1,4 +1,4 @@
-"""What each priority policy says of a few jobs, and what is refused of a plug-in's answer."""
+"""Priority policies on a few jobs, and refusals of a plug-in's answer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ def job(name: str, **known: Any) -> JobFacts:
 
 
 def classes(policy: str, *jobs: JobFacts, seed: int = 0, **how: Any) -> dict[str, int]:
-    """The class of each job's frames, where all of them have one."""
+    """Return the class of each job's frames, if all its frames have one."""
     decision = decide(policy, Situation(jobs, seed), **how)
     found: dict[str, set[int]] = {}
     for flow, value in decision.classes.items():
@@ -60,7 +60,7 @@ def test_reversed_puts_the_most_bytes_first() -> None:
 
 
 def test_intensity_is_compute_for_communication() -> None:
-    """10, 9, 0.5, 0.25: Crux's order is not that of sizes."""
+    """Intensities 10, 9, 0.5, 0.25: Crux's order is not by size."""
     assert classes("intensity", *SIZES) == {"c": 6, "b": 5, "d": 4, "a": 3}
 
 
@@ -133,7 +133,7 @@ def test_fewer_queues_than_jobs_share_evenly_on_one_link() -> None:
 
 
 def test_jobs_that_never_meet_share_a_queue_before_those_that_do() -> None:
-    """a and b use one link, c and d another; three queues: of the neighbours only b and c share none."""
+    """a and b use one link, c and d another; three queues: of the neighbours, only b and c share no link."""
     other = frozenset({("leaf1", 1)})
     jobs = [job("a", bytes=1), job("b", bytes=2), JobFacts("c", other, bytes=3), JobFacts("d", other, bytes=4)]
     assert classes("sjf", *jobs, queues=3) == {"a": 6, "b": 5, "c": 5, "d": 4}

@@ -1,4 +1,4 @@
-"""Time shifts, held against intervals that are laid side by side here."""
+"""Time shifts, compared with intervals laid side by side here."""
 
 import itertools
 
@@ -15,7 +15,7 @@ def job(name: str, period: int, communication: int, after: int = 0) -> JobFacts:
 
 
 def overlap(jobs: list[JobFacts], shifts: dict[str, int], periods: int = 40) -> float:
-    """Time in which two or more send, as a share of all communication, over so many of the longest periods."""
+    """Return the share of communication in which two or more send, over a number of the longest periods."""
     last = periods * max(one.period_ps or 0 for one in jobs)
     edges = []
     for one in jobs:
@@ -40,7 +40,7 @@ def test_equal_jobs_that_fit_do_not_meet(count: int) -> None:
 
 
 def test_where_flows_begin_now_counts() -> None:
-    """Already apart: what is put off is put off for all alike, if at all."""
+    """Flows that are already apart are delayed equally, if at all."""
     jobs = [job("a", MS, MS // 4), job("b", MS, MS // 4, after=MS // 2), job("c", MS, MS // 4, after=MS // 4)]
     assert overlap(jobs, dict(decide("cassini", Situation(jobs)).shifts)) == 0
 
@@ -61,7 +61,7 @@ def test_jobs_on_other_links_and_without_a_period_stay() -> None:
 
 
 def test_periods_that_are_far_apart_take_no_more_steps() -> None:
-    """1 ps beside 1 s: once a circle of 10^12 steps."""
+    """1 ps beside 1 s once took a cycle of 10^12 steps."""
     jobs = [job("a", 1, 1), job("b", 10**12, 10**11), job("c", 999_983, 7)]
     shifts = decide("cassini", Situation(jobs)).shifts
     assert all(0 <= shift < 10**12 for shift in shifts.values())

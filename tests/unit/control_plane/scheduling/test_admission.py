@@ -1,4 +1,4 @@
-"""What does not fit is rejected, and the reason names what is in the way."""
+"""Tasks that do not fit are rejected, and the reason names the obstacle."""
 
 from random import Random
 
@@ -102,13 +102,13 @@ def test_switches_without_slots_do_not_aggregate(name):
 
 @pytest.mark.parametrize("name", TREES)
 def test_a_demand_needs_slots_for_its_round_trip(name):
-    """256 lanes over two links and back at 10 Gb/s and 1 us: some 12 us, so 5 Gb/s need 8 chunks in flight."""
+    """256 lanes over two links and back at 10 Gb/s and 1 us take about 12 us, so 5 Gb/s need 8 chunks in flight."""
     topology = star(4)
     with pytest.raises(Rejection, match=r"switch s1 has 8 slots left in one range, 16 are needed"):
         policy_named(name)(task("h2", "h3", "h4", gbps=5), NetworkState(topology, slots={"s1": 8}))
     assert policy_named(name)(task("h2", "h3", gbps=5), NetworkState(topology, slots={"s1": 16})).slots == {"s1": 16}
     assert policy_named(name)(task("h2", "h3", gbps=1), NetworkState(topology, slots={"s1": 8})).slots
-    # Two shares fit the server's link.
+    # The server's link has room for two shares.
     assert policy_named(name)(task("h2", "h3", gbps=5), NetworkState(topology, slots={"s1": 8})).slots == {}
 
 
@@ -125,7 +125,7 @@ def test_no_switch_can_aggregate(name):
 
 @pytest.mark.parametrize("name", TREES)
 def test_copies_behind_a_plain_switch_must_fit_together(name):
-    """Three workers behind a leaf that cannot aggregate: three copies on its uplink."""
+    """Three workers behind a non-aggregating leaf: three copies on its uplink."""
     topology = leaf_spine(2, 1, 3, capable=["spine*"])
     state = NetworkState(topology)
     with pytest.raises(Rejection, match=r"link leaf2 -> spine1 has 10Gb/s left of 10Gb/s, 12Gb/s are needed|no tree"):
@@ -168,7 +168,7 @@ def test_decisions_become_plans(name):
 
 
 def loaded(topology, most, seed):
-    """Background on links between switches, another in each direction."""
+    """Return background load on links between switches, different in each direction."""
     rng, used = Random(seed), {}
     for link in topology.links:
         if topology.node(link.a).is_switch and topology.node(link.b).is_switch:
@@ -222,7 +222,7 @@ def test_many_switches_poor_in_slots_do_not_keep_a_task_from_one_that_has_plenty
 
 @pytest.mark.parametrize("name", TREES)
 def test_of_equally_poor_switches_the_near_one_carries_the_task(name):
-    """The tree over both has too long a round trip for their slots; that of the near switch alone has not."""
+    """The tree over both has a round trip too long for their slots; the near switch alone does not."""
     builder = TopologyBuilder("two")
     for switch in ("near", "far"):
         builder.switch(switch)
@@ -241,7 +241,7 @@ def test_of_equally_poor_switches_the_near_one_carries_the_task(name):
 
 @pytest.mark.parametrize("name", TREES)
 def test_two_trees_of_a_task_share_the_slots_of_a_switch(name):
-    """Up and down must go different ways; each needs 16 slots of s1 and s4."""
+    """Up and down must use different paths; each needs 16 slots of s1 and s4."""
     builder = TopologyBuilder("square")
     for number in range(1, 5):
         builder.switch(f"s{number}")
@@ -285,7 +285,7 @@ def test_what_the_host_may_add_up_without_switches(name):
 
 
 def bytes_of(decision, topology):
-    """What the plans of a decision put on all links, by the prediction that packets are held against."""
+    """Return the predicted bytes of a decision's plans on all links."""
     plans = [make_plan(topology, request, Resources()) for request in plan_requests(decision, job=1)]
     steps = [Operation.PUSH_PULL] if len(plans) == 1 else [Operation.PUSH, Operation.PULL]
     predicted = (predict(plan, step, 10_000, lead=0) for plan, step in zip(plans, steps, strict=True))

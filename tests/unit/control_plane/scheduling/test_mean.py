@@ -1,4 +1,4 @@
-"""Reserving what a task takes on average: training is predictable, so links need not be kept all the time."""
+"""Mean reservations: training is predictable, so links need not be reserved all the time."""
 
 from collections import Counter
 from dataclasses import replace
@@ -66,7 +66,7 @@ def test_without_training_it_is_the_plain_policy(name, network):
 
 @pytest.mark.parametrize("name", MEAN)
 def test_long_training_lets_more_tasks_in_and_the_sum_of_mean_uses_fits(name):
-    """A quarter of every round is communication, so about four times as many fit."""
+    """A quarter of every round is communication, so about four times as many tasks fit."""
     topology = leaf_spine(2, 2, 4)
     tasks = [
         replace(MODEL, name=f"t{number}", workers=("h2", "h5", "h6"), demand_bps=GIGA, training_ps=6 * 10**9)
@@ -86,7 +86,7 @@ def test_long_training_lets_more_tasks_in_and_the_sum_of_mean_uses_fits(name):
 
 
 def test_switches_keep_slots_for_the_whole_demand():
-    """A window for the mean would make a task slower than its demand."""
+    """A window for the mean would slow a task below its demand."""
     topology = leaf_spine(2, 2, 4)
     state = NetworkState(topology, slots={switch.name: 1024 for switch in topology.switches})
     task = replace(MODEL, training_ps=10**12, demand_bps=8 * GIGA)

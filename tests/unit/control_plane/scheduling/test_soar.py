@@ -1,4 +1,4 @@
-"""SOAR's dynamic program against all placements."""
+"""SOAR's dynamic program, compared with all placements."""
 
 from itertools import combinations
 from random import Random
@@ -14,7 +14,7 @@ from p4reduce.topologies import leaf_spine, load, with_capable
 
 
 def crossing(parent, costs, hosts, chosen):
-    """Cost of all frames, counted from the leaves up."""
+    """Return the cost of all frames, counted from the leaves up."""
 
     def frames(node):
         below = [frames(child) for child, above in enumerate(parent) if above == node]

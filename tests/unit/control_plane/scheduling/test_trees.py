@@ -1,4 +1,4 @@
-"""Policies: which trees they give a task, in each direction, and what these consume."""
+"""Policies: the trees of a task in each direction, and their consumption."""
 
 from random import Random
 
@@ -39,7 +39,7 @@ def drawn(topology, workers, count, **fields):
 
 
 def asymmetric(topology, seed=2, most=0.8):
-    """Random load, another in each direction."""
+    """Return random load, different in each direction."""
     rng, used = Random(seed), {}
     for link in topology.links:
         for node, port in ((link.a, link.port_a), (link.b, link.port_b)):
@@ -49,7 +49,7 @@ def asymmetric(topology, seed=2, most=0.8):
 
 
 def square():
-    """G behind s1, two workers behind s4; s2 and s3 are two ways between, of equal length."""
+    """G behind s1, two workers behind s4, and two paths of equal length between them, over s2 and s3."""
     builder = TopologyBuilder("square")
     for number in range(1, 5):
         builder.switch(f"s{number}")
@@ -66,7 +66,7 @@ def used(topology, bps, *ways):
 
 
 def test_the_policies_are_known_by_name():
-    assert set(NAMES) <= set(POLICIES)  # experiments add theirs
+    assert set(NAMES) <= set(POLICIES)  # experiments add others
     with pytest.raises(PlanError, match="there is no policy 'best'; choose one of double-binary-tree, exact, "):
         policy_named("best")
     with pytest.raises(ValueError, match="there is a policy 'spt' already"):
@@ -75,7 +75,7 @@ def test_the_policies_are_known_by_name():
 
 @pytest.mark.parametrize("name", TREES)
 def test_each_direction_avoids_what_is_busy_in_that_direction(name):
-    """Up is busy by s2, down is busy by s3: so up by s3 and down by s2."""
+    """Upward s2 is busy, downward s3: so up by s3 and down by s2."""
     topology = square()
     busy = used(topology, 9 * 10**9, ("s4", "s2"), ("s2", "s1"), ("s1", "s3"), ("s3", "s4"))
     state = NetworkState(topology, background_bps=busy)
@@ -112,7 +112,7 @@ def test_a_star_takes_other_ways_up_and_down(name):
 
 
 def test_shortest_path_first_fit_goes_round_where_shares_do_not_fit():
-    """What the first task left is too little for the second; a third one finds the first way free again."""
+    """The first task leaves too little for the second; a third one finds the first path free again."""
     topology = square()
     down_only = Task("t", "g", ("w1",), 1000, demand_bps=6 * 10**9)
     state = NetworkState(topology)
@@ -171,7 +171,7 @@ def test_steiner_is_within_five_percent_of_the_optimum_of_each_direction():
 
 
 def weight(state, task, layout, direction):
-    """The poster's formula, link by link."""
+    """Compute the poster's formula link by link."""
     topology = state.topology
     links = [link for link in topology.links if topology.node(link.a).is_switch and topology.node(link.b).is_switch]
     reference = sum(link.delay_ps for link in links) / len(links)
@@ -236,7 +236,7 @@ def test_pruning_a_spanning_tree_of_the_whole_network_is_worse_than_the_fixed_sc
 )
 @pytest.mark.parametrize("loaded", [False, True])
 def test_an_edge_that_the_overlay_uses_already_costs_nothing_more(network, workers, before, most, loaded):
-    """Each edge of the metric closure paid for on its own was at 1.4 to 1.7 of the optimum in a fat-tree."""
+    """Paying for each edge of the metric closure separately cost 1.4 to 1.7 of the optimum in a fat-tree."""
     topology = load(network)
     state = asymmetric(topology, most=0.5) if loaded else NetworkState(topology)
     spent = dict.fromkeys(("closure", "overlay-mst", "exact"), 0)

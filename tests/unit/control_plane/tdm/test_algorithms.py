@@ -1,4 +1,4 @@
-"""Algorithms 1 to 3, equations and pairs, by hand and against references that share no code with them."""
+"""Algorithms 1 to 3, equations and pairs, by hand and compared with independent references."""
 
 from itertools import combinations, pairwise, permutations, product
 
@@ -154,7 +154,7 @@ def test_there_are_as_many_trees_as_cayley_says(size: int, number: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_exact_against_everything_there_is(seed: int) -> None:
-    """Three pods of two hosts: all partitions, all placements, all trees (here paths), all circuits by hand."""
+    """Three pods of two hosts: all partitions, placements, trees (here paths) and circuits enumerated."""
     random = np.random.default_rng(seed)
     network = parse_network("oxc:pods=3,hosts=2,ports=2,rate=8G,delta=1ms")
     jobs = [
@@ -173,7 +173,7 @@ def test_exact_against_everything_there_is(seed: int) -> None:
         for first in combinations(range(3), size)
     )
     assert solve(jobs, network).round_s == pytest.approx(expected, rel=1e-3)
-    # Darkness is for ports that change only; the references count it in both processes.
+    # Only ports that change are dark; the references count darkness in both processes.
     ours = make_schedule("tdm", jobs, network).round_s
     assert expected - 2 * network.delta_s <= ours * (1 + 1e-9)
     assert ours <= expected * (1 + 1e-3)
@@ -187,7 +187,7 @@ def _round(network: OpticalNetwork, first: list[TdmJob], second: list[TdmJob]) -
 
 
 def _least(network: OpticalNetwork, group: list[TdmJob]) -> float:
-    """Seconds, over all ways to spread units over three pods and to join them."""
+    """Return the least seconds over all ways to spread units over three pods and to connect them."""
     if not group:
         return 0.0
     spreads = [[units for units in product(range(3), repeat=3) if sum(units) == job.units] for job in group]

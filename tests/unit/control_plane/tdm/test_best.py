@@ -1,4 +1,4 @@
-"""The best of all policies, bounds of plans, layers of jobs, and darkness that can be saved."""
+"""The best of all policies, bounds of plans, layers of jobs, and avoidable darkness."""
 
 from dataclasses import replace
 from itertools import product
@@ -61,7 +61,7 @@ def test_a_bound_below_every_round_that_slower_circuits_raise(policy: str) -> No
 
 
 def test_circuits_of_both_groups_stay_lit_where_names_of_pods_allow_it() -> None:
-    """With one configuration for both groups, or two that are equal up to names, 30 ms of darkness cost nothing."""
+    """One configuration for both groups, or two equal up to renaming, avoids 30 ms of darkness."""
     dark = make_schedule("striped", GANGS, NETWORK.with_delta(30e-3), TurnOptions(moves=500))
     light = make_schedule("striped", GANGS, NETWORK.with_delta(0.0), TurnOptions(moves=500))
     assert dark.round_s <= light.round_s + 2 * 30e-3
@@ -106,7 +106,7 @@ def test_layers_against_all_ways_there_are(seed: int) -> None:
             if sum(max(sum(sizes[j] for j in side) for side in own) for own in groups.values()) > gpus:
                 continue
             if any(len(own[0]) == len(own[1]) == 1 for own in groups.values()):
-                continue  # pairs share in other ways, too
+                continue  # pairs also share in other ways
             value = 0.0
             for own in groups.values():
                 period = turns_period_s(*([jobs[j] for j in side] for side in own))

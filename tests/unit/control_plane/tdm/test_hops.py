@@ -1,4 +1,4 @@
-"""All-to-all over more pods than ports: hops beside configurations; routes that switches can forward by."""
+"""All-to-all over more pods than ports: hops compared with configurations; routes that switches can forward."""
 
 from itertools import pairwise
 
@@ -32,7 +32,7 @@ def test_routes_carry_all_bytes_within_the_ports(pods: int, ports: int) -> None:
 
 
 def test_a_ring_is_as_good_as_it_can_be() -> None:
-    """Eight pods, two ports: 16 hops from each pod over two circuits, so 8 times a pair's bytes at least."""
+    """Eight pods, two ports: 16 hops from each pod over two circuits, so at least 8 times a pair's bytes."""
     found = several_hops([[1] * 8], [1], [2] * 8)
     assert found is not None
     assert 8.0 <= found.bytes <= 9.0
@@ -52,7 +52,7 @@ def test_darkness_decides_between_hops_and_configurations() -> None:
 
 
 def test_named_hosts_that_two_jobs_want_are_in_different_groups() -> None:
-    """Four jobs on the same two halves of the hosts: only one partition in two groups fits."""
+    """Four jobs on the same two halves of the hosts: only one partition into two groups fits."""
     network = OpticalNetwork(4, 2, 25 * GBPS, 2, 25 * GBPS)
     halves = (("h1", "h3", "h5", "h7"), ("h2", "h4", "h6", "h8"))
     jobs = [TdmJob(f"j{x}", "rar", 10**7, 0.1, 4, halves[x % 2]) for x in range(4)]

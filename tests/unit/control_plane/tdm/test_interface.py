@@ -1,4 +1,4 @@
-"""Jobs, networks and schedules as others see them."""
+"""Public interface of jobs, networks and schedules."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Jobs that no network takes: one clear error each."""
+"""Jobs that no network can run: one clear error each."""
 
 import pytest
 

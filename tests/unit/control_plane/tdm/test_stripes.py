@@ -1,4 +1,4 @@
-"""Stripes against linear programs over all trees that there are, written for this test alone."""
+"""Stripes compared with linear programs over all possible trees, written for this test alone."""
 
 from collections.abc import Iterator
 from itertools import chain, combinations
@@ -18,7 +18,7 @@ PAIRS = list(combinations(range(PODS), 2))
 
 
 def spanning(pods: tuple[int, ...]) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Every set of pairs that joins these pods without a ring."""
+    """Yield every set of pairs that connects these pods without a cycle."""
     for edges in chain.from_iterable(combinations(PAIRS, size) for size in range(1, PODS)):
         part = list(range(PODS))
         for a, b in edges:
@@ -33,7 +33,7 @@ def spanning(pods: tuple[int, ...]) -> Iterator[tuple[tuple[int, int], ...]]:
 def reference(
     commodities: list[Commodity], circuits: "np.typing.NDArray[np.int64] | None", ports: int = 0
 ) -> float | None:
-    """The least bytes over a circuit: shares of all trees, arcs of all flows; ``circuits`` None: shared out in time."""
+    """Return the least bytes over a circuit: shares of all trees, arcs of all flows; ``circuits`` None: time-shared."""
     names: list[object] = ["time"]
     rows: list[tuple[dict[object, float], str, float]] = []
     loads: dict[tuple[int, int], dict[object, float]] = {(a, b): {} for a in range(PODS) for b in range(PODS) if a != b}

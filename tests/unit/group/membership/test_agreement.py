@@ -1,4 +1,4 @@
-"""What a group's agreement wants done, step by step."""
+"""Actions that a group's agreement requests, step by step."""
 
 import pytest
 
@@ -22,7 +22,7 @@ CALLED = SurvivorAnswer(4, (0, 1, 2), "all_reduce")
 
 
 class Ground:
-    """A network whose state a test sets."""
+    """A network whose state the test sets."""
 
     damaged = may_return = False
 
@@ -38,7 +38,7 @@ class Ground:
 
 
 class Group:
-    """Three members, of which each step's actions are collected."""
+    """Three members, with the collected actions of each step."""
 
     def __init__(self, on_failure="shrink"):
         self.ground = Ground()

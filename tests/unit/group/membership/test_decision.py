@@ -1,4 +1,4 @@
-"""What follows from what survivors have finished."""
+"""Decisions that follow from the survivors' finished operations."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The agreement does no I/O; what drives it, in virtual and in real time, is known (``tests.support.kills.lines``)."""
+"""The agreement does no I/O; its drivers in virtual and real time are known (``tests.support.kills.lines``)."""
 
 import ast
 

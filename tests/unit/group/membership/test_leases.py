@@ -1,4 +1,4 @@
-"""Dead is who ended, or who is silent and waited for."""
+"""Members count as dead if they ended, or if they are silent while others wait for them."""
 
 import pytest
 

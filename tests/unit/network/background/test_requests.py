@@ -1,4 +1,4 @@
-"""Requests and answers: latencies that can be counted by hand, queues at servers, what is lost."""
+"""Requests and answers: latencies computed by hand, queues at servers, losses."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def run(requests, **options):
 
 
 def least_ps(links, frames, service_ps=0):
-    """A frame there, link by link, and an answer whose frames follow each other back."""
+    """Return the least latency: a frame to the server, link by link, and the answer's frames back to back."""
     return 2 * links * (FRAME_PS + DELAY_PS) + (frames - 1) * FRAME_PS + service_ps
 
 

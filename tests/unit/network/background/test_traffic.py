@@ -1,4 +1,4 @@
-"""Background traffic: how much is sent, to whom, and that it shares a network with jobs."""
+"""Background traffic: its amount, its destinations, and its coexistence with jobs."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_gravity_demands_are_products_of_weights():
     demands = gravity(("a", "b", "c"), 7)
     assert not demands.bps.diagonal().any()
     np.testing.assert_allclose(demands.bps, demands.bps.T)
-    ratio = demands.bps[0, 1] / demands.bps[0, 2]  # w_b / w_c, whatever the third host is
+    ratio = demands.bps[0, 1] / demands.bps[0, 2]  # w_b / w_c, independent of the third host
     assert ratio > 0
     np.testing.assert_allclose(gravity(("a", "b", "c"), 7, sigma=0).bps[0, 1], 1 / 3)
 
@@ -46,7 +46,7 @@ def test_sndlib_demands_are_those_of_the_graph():
     topology = wan("nobel-us")
     demands = sndlib(topology, "nobel-us")
     assert demands.hosts[0] == "Palo-Alto-h1"
-    assert demands.bps[0, 1] == 52.0  # as the file says
+    assert demands.bps[0, 1] == 52.0  # as in the file
     assert demands.bps.sum() > 0
     with pytest.raises(FabricError, match="has 14 cities"):
         sndlib(wan("germany50"), "nobel-us")

@@ -1,4 +1,4 @@
-"""Collectives that are longer than what the flow model looks at frame by frame, against packets."""
+"""Collectives longer than the part that the flow model simulates frame by frame, compared with packets."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_times_go_on_behind_the_opening(described, events, monkeypatch):
 
 @pytest.mark.parametrize(("capable", "elements"), [("none", 1), ("leaf1", 64), ("none", 5_000), ("spine*", 20_000)])
 def test_workers_that_add_up(capable, elements):
-    """Their own contributions stay where they are; their sums and what they copy are sent."""
+    """Contributions of relays stay local; their sums and copies are sent."""
     racks = f"leaf-spine:leaves=2,spines=2,hosts=3,servers=0,rate=10G,capable={capable}"
     packets, flow = packets_and_flow(lanes=64, topology=racks, plan="packing", elements=elements)
     assert flow.communication_ps == pytest.approx(packets.communication_ps, rel=0.02)
@@ -49,7 +49,7 @@ def test_workers_that_add_up(capable, elements):
     ],
 )
 def test_hosts_acknowledge_the_collective_before(plan, collective, more):
-    """Its last acknowledgements take their time on links, and its frames their place in windows."""
+    """The previous collective's last acknowledgements take link time, and its frames take room in windows."""
     described = {"topology": "star:hosts=2", "plan": plan, "collective": collective, "lanes": 64, "rate": "1G", **more}
     packets, flow = packets_and_flow(**described, repeat=3)
     first, second, _ = [record.communication_ps for record in packets.collectives]

@@ -1,4 +1,4 @@
-"""The flow model against packets, in a few small random settings; ``make soak-flow`` has 200 of all sizes."""
+"""The flow model compared with packets in a few small random settings; ``make soak-flow`` has 200 of all sizes."""
 
 from random import Random
 

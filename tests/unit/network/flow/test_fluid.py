@@ -46,7 +46,7 @@ def test_a_queue_stands_before_the_first_of_links_that_are_full_alike():
 
 
 def test_what_goes_round_shares_its_window_among_the_queues():
-    """A round of 20 and two queues, 10 for each, beside another flow's 10 there."""
+    """A round trip of 20 and two queues of 10 each, shared with another flow's 10 there."""
     flows = [flow({5: 1.0, 6: 1.0}, window=20, cycle=True), flow({5: 1.0}, window=10), flow({6: 1.0}, window=10)]
     found, _ = rates(flows, HOSTS)
     assert found == pytest.approx([0.5, 0.5, 0.5], rel=0.1)

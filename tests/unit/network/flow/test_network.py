@@ -15,7 +15,7 @@ from p4reduce.topologies import load
 
 TWO_RACKS = load("leaf-spine:leaves=2,spines=1,hosts=4")
 PAIRS = (("h1", "h5"), ("h2", "h6"), ("h3", "h7"))
-"""each across the only link between the racks"""
+"""pairs of hosts, each across the only link between the racks"""
 LARGE = 1_000_000
 
 
@@ -98,9 +98,9 @@ def test_queues_without_room_for_all_windows_are_refused():
 
 @pytest.mark.parametrize("plan", ["ring", "steiner"])
 def test_rings_that_wait_longer_than_their_time_outs_are_refused(plan):
-    """A ring's window waits before a link that another job needs for each of its few chunks on their way.
+    """A ring's window waits before a link that another job needs for each of its few chunks in flight.
 
-    Time-outs of trees cover what others have on their way.
+    Time-outs of trees cover the frames that others have in flight.
     """
     topology = load("star:hosts=4,rate=100M")
     network, resources = FlowNetwork(topology), Resources()

@@ -1,4 +1,4 @@
-"""Which layer goes to which channel, and which part of a tensor."""
+"""Assignment of layers to channels, and of parts of a tensor."""
 
 from itertools import combinations
 
@@ -12,7 +12,7 @@ from p4reduce.play.priorities.models import resnet50, transformer, vgg16
 
 
 def cost(layers, starts):
-    """Largest and squared sums of what stands behind the first layer of each run; by definition."""
+    """Return the largest and the squared sums behind the first layer of each run, by definition."""
     runs = [sum(layers[a + 1 : b]) for a, b in zip(starts, [*starts[1:], len(layers)], strict=True)]
     return max(runs), sum(run * run for run in runs)
 

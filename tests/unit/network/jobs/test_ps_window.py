@@ -1,4 +1,4 @@
-"""How many chunks hosts have in flight that add up themselves: a parameter server's workers, and a ring's."""
+"""Windows of aggregating hosts: a parameter server's workers, and a ring's."""
 
 import pytest
 

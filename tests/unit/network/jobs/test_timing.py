@@ -19,7 +19,7 @@ def test_a_share_of_the_links_does_not_lengthen_time_outs(topology: str) -> None
     request = PlanRequest("steiner", job=1)
     own, slow = (make_plan(load(topology), replace(request, pace_ps=pace), Resources()) for pace in (None, 200_000_000))
     assert slow.chunk_ps == 200_000_000
-    # Chunks that are paced wait at their worker, not in a queue: only its window differs.
+    # Paced chunks wait at their worker, not in a queue: only the window differs.
     assert timing_of(slow).initial_ps <= timing_of(own).initial_ps
     assert timing_of(slow).min_ps == timing_of(own).min_ps
 

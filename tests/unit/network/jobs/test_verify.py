@@ -16,7 +16,7 @@ def inputs(elements=1000):
 
 
 def through(numbers, arrays):
-    """The reference way through the network, chunk by chunk."""
+    """Return the reference result of the network, chunk by chunk."""
     result = np.empty_like(arrays[0])
     for first in range(0, arrays[0].size, LANES):
         part = slice(first, first + LANES)

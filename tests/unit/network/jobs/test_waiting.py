@@ -1,4 +1,4 @@
-"""What may stand before a job's frames, and the time-outs that cover it."""
+"""Frames that may be ahead of a job's, and the time-outs that cover them."""
 
 from dataclasses import replace
 
@@ -44,17 +44,17 @@ def test_one_class_everywhere_adds_nothing():
 def test_the_windows_of_higher_jobs_on_shared_links_are_covered_there_and_back():
     low = ahead_ps(occupant(ONE, 1), [occupant(TWO, 6), occupant(BESIDE, 7)])
     shared = chunk_times(ONE).keys() & chunk_times(TWO).keys()
-    # Up and down once over what the worker farther from the root shares: 10 chunks on each link.
+    # Up and down once over the shared links of the worker farther from the root: 10 chunks on each link.
     assert low == 10 * sum(chunk_times(TWO)[hop] for hop in shared if _on_one_way(hop, ONE))
     assert low >= 2 * 10 * FRAME_PS[10]
     assert ahead_ps(occupant(ONE, 6), [occupant(TWO, 1)]) == 0
-    # One of the same class counts as soon as there are others.
+    # A job of the same class counts as soon as there are others.
     both = ahead_ps(occupant(ONE, 3), [occupant(TWO, 3), occupant(planned(4, ("h2", "h6")), 1)])
     assert both == low
 
 
 def _on_one_way(hop: tuple[str, int], plan: Plan) -> bool:
-    """Links of the worker whose way to the root is longer; both directions."""
+    """Return whether a hop is on the path, in either direction, of the worker farthest from the root."""
     far = max(plan.workers, key=lambda worker: len(_climb(plan, worker)))
     return hop in _climb(plan, far)
 
@@ -102,7 +102,7 @@ STAR = load("star:hosts=4,rate=10G")
 
 
 def owned(number: int, collective: Collective | None, room: int = 10) -> Occupant:
-    """A job of all hosts of the star, one of which is its server."""
+    """Return a job of all hosts of the star, one of which is its server."""
     hosts = [host.name for host in STAR.workers]
     server = hosts.pop(number)
     request = PlanRequest("steiner", number + 1, workers=tuple(hosts), server=server, lanes=256)
@@ -114,7 +114,7 @@ def test_windows_of_one_class_are_covered_while_they_are_under_way():
     full, empty = FRAME_PS[10], frame_time_ps(62, 10**10)
     first, second = owned(0, Collective.PULL), owned(1, Collective.PULL)
     assert covers([first]) == [(0, 0, 0)]
-    # Of both on their way to a server, which is a worker of the other, and to h3; a server asks for the other's, too.
+    # Frames of both jobs towards a server, a worker of the other job, and to h3; a server also pulls the other's.
     there = 10 * (2 * full + empty)
     assert covers([first, second]) == [(there, 10 * 2 * full, there)] * 2
     third = owned(2, Collective.PUSH)

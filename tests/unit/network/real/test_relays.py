@@ -1,4 +1,4 @@
-"""Relays forward between two ports, both ways, and do to frames what a link does."""
+"""Relays forward between two ports, both ways, and treat frames as a link does."""
 
 import socket
 import sys
@@ -30,7 +30,7 @@ def number(data: bytes) -> int:
 
 @contextmanager
 def relayed(pairs: int = 1, **options: object) -> Iterator[tuple[Relays, list[socket.socket]]]:
-    """Relays, and a socket behind each of their ports: 2k and 2k + 1 are pair k's."""
+    """Relays, and a socket behind each of their ports: 2k and 2k + 1 belong to pair k."""
     ends = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(PAIR * pairs)]
     try:
         for end in ends:
@@ -84,7 +84,7 @@ def test_each_direction_has_its_faults_and_tells_what_it_lost():
 
 @pytest.mark.parametrize("gathers", [False, True])
 def test_what_comes_as_one_message_leaves_as_the_same_frames_in_order(gathers):
-    """A sender's and a receiver's kernel may put datagrams of one length together, or not; bytes and order stay."""
+    """The kernels may coalesce datagrams of equal length or not; bytes and order stay."""
     random = np.random.default_rng(5)
     lengths = [*[318] * 130, 62, 318, 1086, 1086, 62, *[62] * 70, 900, *[1500] * 50]
     sent = [frame(place) + random.bytes(length - 62) for place, length in enumerate(lengths)]

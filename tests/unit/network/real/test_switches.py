@@ -1,4 +1,4 @@
-"""Switches in real time give what `Device.inject` gives, count it, and stand still when they are asked to."""
+"""Switches in real time give the output of `Device.inject`, count it, and pause on request."""
 
 import random
 import socket
@@ -15,7 +15,7 @@ from tests.support.real_io.lab import DEADLINE_S, LANES, SWITCH, Lab, device, ev
 
 
 def random_frames(net: Lab, count: int, seed: int) -> list[tuple[int, bytes]]:
-    """Contributions, repeated ones, other UDP, and garbage, each with the port that it comes in by."""
+    """Return contributions, duplicates, other UDP, and garbage, each with its ingress port."""
     draw = random.Random(seed)
     made = []
     for _ in range(count):
@@ -24,7 +24,7 @@ def random_frames(net: Lab, count: int, seed: int) -> list[tuple[int, bytes]]:
         if kind < 0.6:
             made.append((port, net.push(port, draw.randint(0, 8), lanes, resend=draw.randint(0, 1))))
         elif kind < 0.7:
-            made.append((port, net.push(draw.randint(1, 3), draw.randint(0, 8), lanes)))  # perhaps not from there
+            made.append((port, net.push(draw.randint(1, 3), draw.randint(0, 8), lanes)))  # perhaps another port's host
         elif kind < 0.9:
             made.append((port, net.datagram(port, draw.randint(1, 3), number=draw.randint(0, 99))))
         else:
@@ -65,7 +65,7 @@ def test_a_sum_goes_back_to_everyone_and_every_port_counts_it():
         assert (seen.received_resend_frames, seen.received_resend_bytes) == (1, size)
         assert (seen.sent.inc_first_frames, seen.sent.inc_first_bytes) == (1, size)
         assert (seen.sent.inc_resend_frames, seen.sent.inc_resend_bytes) == (1, size)
-        assert seen.sent.delivered == seen.sent.frames == seen.received_frames == 3  # and the mark that settled it
+        assert seen.sent.delivered == seen.sent.frames == seen.received_frames == 3  # including the mark
         assert (seen.send_failures, seen.overrun, seen.oversize) == (0, 0, 0)
 
 
@@ -114,7 +114,7 @@ def test_a_switch_without_a_program_drops_until_it_gets_one():
     with lab(2, made=None) as net:
         net.send(1, net.datagram(1, 2))
         eventually(lambda: net.counters(1).unprogrammed == 1, "the frame to be dropped")
-        for _ in range(2):  # a second program takes the place of the first
+        for _ in range(2):  # the second program replaces the first
             net.switches.set_device(SWITCH, device(2))
             net.send(1, net.datagram(1, 2))
             assert net.receive(2)
@@ -140,7 +140,7 @@ def test_refused_frames_go_to_the_controller_and_its_frames_enter_by_its_port():
 
 
 def test_a_host_sends_to_others_by_its_own_address_only():
-    """A forger at port 1, and one that is behind no port: another process of this machine."""
+    """A forger at port 1, and another process of this machine, behind no port."""
     with lab(3) as net, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as process:
         for forged in (net.datagram(3, 2), net.datagram(3, 2, job=JOB), net.datagram(3, 2, job=9)):
             net.send(1, forged)

@@ -1,4 +1,4 @@
-"""Devices of made-up programs, and a cache of their machine code that nobody else has."""
+"""Fixtures: devices of test programs, and a separate cache of their machine code."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(params=["compiled", "interpreted"])
 def make(request: pytest.FixtureRequest) -> Callable[[ProgramJson], Device]:
-    """Devices on either executor: both must behave alike."""
+    """Make devices on either executor, as both must behave alike."""
 
     def device(program: ProgramJson) -> Device:
         return Device(load_program(program.build()), executor=request.param)

@@ -1,4 +1,4 @@
-"""Compiled and interpreted programs: parser errors, headers, drops, replication, as BMv2 has them."""
+"""Compiled and interpreted programs: parser errors, headers, drops and replication, as in BMv2."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ def extract(header: str) -> Json:
 
 
 def report(program: ProgramJson, *values: tuple[Json, int]) -> None:
-    """Emits numbers in a header behind all others."""
+    """Emit numbers in a header after all others."""
     fields = [(f"v{i}", width) for i, (_, width) in enumerate(values)]
     program.header("report", fields, parsed=False)
     program.call([primitive("add_header", named("header", "report"))], pipeline="egress")
@@ -67,7 +67,7 @@ def test_verify_and_advance_end_parsing_with_their_errors(make: Make) -> None:
     program.call([FORWARD])
     report(program, (field(STANDARD, "parser_error"), 8), (field("b", "y"), 8))
     device = make(program)
-    # No error, y; verify fails; no whole byte; beyond the end. Skipped bytes are not sent again.
+    # No error, y; verify fails; no whole byte; beyond the end. Skipped bytes are not sent.
     assert device.inject(1, bytes([1, 16, 7, 7, 5, 6])) == [(2, bytes([1, 16, 5, 0, 5, 6]))]
     assert device.inject(1, bytes([9, 16, 7, 7, 5])) == [(2, bytes([9, 16, 42, 0, 7, 7, 5]))]
     assert device.inject(1, bytes([1, 15, 7, 7, 5])) == [(2, bytes([1, 15, 6, 0, 7, 7, 5]))]
@@ -120,7 +120,7 @@ def test_adding_and_removing_headers(make: Make) -> None:
         ]
     )
     report(program, (field(STANDARD, "packet_length"), 16), (field("a", "x"), 8))
-    # 5 bytes came, 2 were added, 2 removed; a removed header's fields can still be read.
+    # 5 bytes arrived, 2 were added, 2 removed; fields of a removed header can still be read.
     [(port, out)] = make(program).inject(1, b"\x07\x08abc")
     assert (port, out) == (2, bytes([0xBE, 0xF6, 0, 5, 7]) + b"abc")
 

@@ -1,4 +1,4 @@
-"""Machine code in memory: it can be linked wherever there is room, and goes with the last that uses it."""
+"""Machine code in memory: it can be linked wherever there is room, and is freed with its last user."""
 
 import gc
 import re
@@ -19,7 +19,7 @@ from tests.support.executors.twins import ROOT
 
 
 def executable_bytes() -> int:
-    """Memory of this process with code that comes from no file; neighbours may be one mapping, so these are bytes."""
+    """Return the bytes of anonymous executable memory; neighbouring mappings may merge, so bytes are counted."""
     total = 0
     for line in Path("/proc/self/maps").read_text(encoding="ascii").splitlines():
         ends, rights, *_ = parts = line.split()

@@ -1,4 +1,4 @@
-"""Every expression operator, compiled, against unbounded Python integers (BMv2's semantics)."""
+"""Every compiled expression operator, compared with unbounded Python integers (BMv2's semantics)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,14 +20,14 @@ REST = int("7fffffff" * (LANES // 32), 16)
 
 @pytest.fixture(autouse=True, scope="module")
 def _no_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Machine code of these programs goes to a directory of its own."""
+    """Use a separate directory for the machine code of these programs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("P4REDUCE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
 
 
 def evaluate(expr: Json, values: dict[str, int]) -> Any:
-    """The oracle: an expression in JSON, on Python integers."""
+    """Evaluate an expression in JSON with Python integers, as the reference."""
     kind, value = expr["type"], expr["value"]
     if kind == "field":
         return values[value[1]]
@@ -102,7 +102,7 @@ FIELDS = {f"f{w}": (w, False) for w in WIDTHS} | {f"s{w}": (w, True) for w in (2
 
 
 def run(expressions: list[tuple[Json, int, bool]], inputs: list[dict[str, int]]) -> list[list[int]]:
-    """The expressions' values, each stored into a field (width, signed), for each set of inputs; compiled."""
+    """Return the compiled expressions' values, each stored into a field (width, signed), for each set of inputs."""
     used = {name for expr, _, _ in expressions for name in names(expr)} or {"f8"}
     program = ProgramJson()
     total = sum(FIELDS[name][0] for name in used)

@@ -1,4 +1,4 @@
-"""Our aggregation program in machine code: what a slot does, and the same answers as the interpreter."""
+"""Our aggregation program in machine code: the life of a slot, and the same answers as the interpreter."""
 
 import random
 import struct
@@ -92,7 +92,7 @@ def frame(
 
 
 def leaves(device: Device, port: int, packet: bytes) -> list[tuple[int, bytes]]:
-    """What leaves, but what the controller is shown of refused packets."""
+    """Return the frames that leave, without copies of refused packets for the controller."""
     return [(out_port, out) for out_port, out in device.inject(port, packet) if out_port != CPU_PORT]
 
 
@@ -186,7 +186,7 @@ def test_a_repeated_push_is_added_once_and_answered_when_done() -> None:
 def test_a_slot_is_reused_by_the_next_chunk_and_refuses_others() -> None:
     device, ones = switch(), np.ones(64, dtype=np.int64)
     push(device, 0, 3, ones)
-    push(device, 1, 3 + SLOTS, ones * 5)  # the next chunk of the slot opens it anew
+    push(device, 1, 3 + SLOTS, ones * 5)  # the slot's next chunk reopens it
     assert push(device, 0, 3, ones) == []
     assert push(device, 0, 3 + 3 * SLOTS, ones) == []
     assert refused(device) == {SEQ: 2}
@@ -292,7 +292,7 @@ def test_other_packets_are_routed() -> None:
 
 
 def mixture(rng: random.Random, lanes: int) -> tuple[int, bytes]:
-    """A packet that may be anything between right and random bytes."""
+    """Draw a packet between valid and random bytes."""
     numbers = random_lanes(np.random.default_rng(rng.randrange(1 << 30)), lanes)
     child, seq = rng.randrange(CHILDREN), rng.randrange(2 * SLOTS)
     kind = rng.choice([PUSH] * 8 + [PULL, RESULT])

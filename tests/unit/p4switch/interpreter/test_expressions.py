@@ -1,4 +1,4 @@
-"""Expressions, against results worked out by hand."""
+"""Expressions, compared with results worked out by hand."""
 
 import pytest
 

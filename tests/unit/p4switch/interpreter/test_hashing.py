@@ -1,4 +1,4 @@
-"""Hashes, against published check values and results worked out by hand."""
+"""Hashes, compared with published check values and results worked out by hand."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_nothing_hashed(algorithm, value):
 
 
 class FakeProgram:
-    """As much of a program as hashing asks for."""
+    """The part of a program that hashing uses."""
 
     def __init__(self):
         fields = (Field("a", 4, False, 0), Field("b", 12, False, 4))

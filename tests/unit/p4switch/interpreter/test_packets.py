@@ -1,4 +1,4 @@
-"""Packets through constructs.p4 and entities.p4, against frames worked out by hand."""
+"""Packets through constructs.p4 and entities.p4, compared with frames worked out by hand."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def signed(value, width=32):
 
 
 def operands(kind=0, shift=0, a=0, b=0, c=0, d=0, e=0, f=0, g=0, h=0, x=0, y=0):
-    """The header of constructs.p4, 53 bytes."""
+    """Return the header of constructs.p4, 53 bytes."""
     number = 0
     widths = (8, 8, 32, 32, 32, 32, 7, 9, 5, 3, 128, 128)
     for width, value in zip(widths, (kind, shift, a, b, c, d, e, f, g, h, x, y), strict=True):
@@ -34,14 +34,14 @@ def device():
 
 
 def run(device, frame, port=0):
-    """The only frame that leaves, by port 3: (status header, the rest)."""
+    """Return the only frame that leaves, by port 3, as (status header, rest)."""
     ((out_port, out),) = device.inject(port, frame)
     assert out_port == 3
     return out[:STATUS], out[STATUS:]
 
 
 def numbers(out):
-    """The header numbers_t behind the operands, as unsigned fields by name."""
+    """Return the header numbers_t after the operands, as unsigned fields by name."""
     names = "sum difference product saturated_sum saturated_difference left right signed_sum signed_saturated_sum "
     names += "signed_saturated_difference signed_right signed_product"
     fields = [(name, 32) for name in names.split()]
@@ -56,7 +56,7 @@ def numbers(out):
 
 
 def calculated(device, **fields):
-    # kind 0x81: accepted without further headers where h has the bits of 5, then calculate and compare.
+    # kind 0x81: accepted without further headers if h has the bits of 5, then calculate and compare.
     return numbers(run(device, operands(kind=0x81, h=5, **fields))[1])
 
 
@@ -125,7 +125,7 @@ def test_comparisons_and_choice(device):
 
 
 def status_of(device, frame, port=0):
-    """(parser error as egress numbers it, checksum_error, peeked, packet_length)."""
+    """Return (parser error as numbered in egress, checksum_error, peeked, packet_length)."""
     status, _ = run(device, frame, port)
     error, flags, peeked, length = (int.from_bytes(status[i:j], "big") for i, j in ((0, 4), (4, 5), (5, 7), (7, 9)))
     return error, flags >> 7, peeked, length

@@ -1,4 +1,4 @@
-"""What a listener is told."""
+"""Events that a trace listener receives."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ MAC = 0x020000000001
 
 
 def trace(device, port, frame):
-    """All events of one packet, and the frames that left."""
+    """Return all events of one packet, and the frames that left."""
     events = []
     device.runner.trace = events.append
     sent = device.inject(port, frame)

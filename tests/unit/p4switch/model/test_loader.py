@@ -1,4 +1,4 @@
-"""Loading BMv2 JSON: what is there is resolved, what is not supported is refused by name."""
+"""Loading BMv2 JSON: references are resolved, unsupported constructs are refused by name."""
 
 import copy
 import json

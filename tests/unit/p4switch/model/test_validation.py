@@ -1,4 +1,4 @@
-"""Programs that p4c never writes: out of bounds, without an end, or beyond all measure. All are refused when loaded."""
+"""Programs that p4c never writes (out of bounds, endless, oversized) are refused when loaded."""
 
 import copy
 import json
@@ -163,7 +163,7 @@ def test_a_cycle_of_tables_ends_and_the_packet_is_dropped_and_counted(pipeline: 
 
 
 def counting_loop(times: int) -> Json:
-    """An action that adds 1 to x, ``times`` times, by a backward jump."""
+    """Return an action that adds 1 to x, ``times`` times, by a backward jump."""
     program = small()
     again = {"op": "_jump_if_zero", "parameters": [op("b2d", None, op("==", field("a", "x"), const(times))), const(1)]}
     program.call([FORWARD, assign(field("a", "x"), op("+", field("a", "x"), const(1))), again])

@@ -1,4 +1,4 @@
-"""Machine code of entries: made once, by whoever comes first, and used without Numba."""
+"""Machine code of entry kernels: compiled once, by the first user, and used without Numba."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The key of machine code covers what its kernels bake in, wherever it stands, and nothing else."""
+"""The key of machine code covers everything compiled into its kernels, wherever it is, and nothing else."""
 
 import importlib
 import shutil
@@ -18,7 +18,7 @@ FILES = ("p4switch/__init__.py", "p4switch/abi.py", "p4switch/device.py")
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with copies of what kernels are made of, in both packages."""
+    """A folder with copies of the kernels' sources, in both packages."""
     copied = tmp_path_factory.mktemp("sources")
     unwanted = shutil.ignore_patterns("__pycache__")
     for folder in FOLDERS:
@@ -33,7 +33,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def keys(packages: Path, file: str, old: str, new: str) -> dict[str, bool]:
-    """Whether the key of each folder with kernels changes with a file."""
+    """Return, for each folder with kernels, whether its key changes with a file."""
     folders = ("workers", "network", "control_plane/plans/kernels")
 
     def all_keys() -> list[str]:
@@ -72,7 +72,7 @@ def test_what_kernels_bake_in_changes_their_key(
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_module_with_kernels_stands_in_the_folder_that_its_key_is_of(module):
-    """Else an edit of it would leave its old machine code in use."""
+    """Otherwise an edit would leave its old machine code in use."""
     file = Path(str(importlib.import_module(module).__file__))
     assert entries_of(module)
     assert {file.is_relative_to(entry.compiler._sources) for entry in entries_of(module)} == {True}

@@ -1,4 +1,4 @@
-"""Arguments are copied in and out only where somebody can tell (specification, section 6.7)."""
+"""Arguments are copied in and out only if the difference is observable (specification, section 6.7)."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.support.frontend.mistakes import PROGRAM
 
 
 def primitives(body):
-    """Of an action that is given an element of a stack that only the packet names."""
+    """Return the primitives of an action whose argument is a stack element with a run-time index."""
     text = PROGRAM.replace("struct headers_t { ", "struct headers_t { ipv4_t[2] many; ")
     text = text.replace("action drop()", f"action look(inout bit<8> seen) {{ {body} }}\n    action drop()")
     text = text.replace("route.apply();", "look(hdr.many[hdr.ipv4.ttl].ttl); route.apply();")
@@ -22,12 +22,12 @@ def test_what_an_action_names_is_copied_in_and_out():
 
 
 def test_an_element_is_not_copied_for_an_action_that_never_names_it():
-    """It may lie beyond its stack, which ends BMv2."""
+    """The element may lie outside of its stack, which crashes BMv2."""
     assert primitives("").count("dereference_header_stack") == 0
 
 
 def test_what_is_hashed_is_copied_out_of_headers():
-    """The target leaves fields of invalid headers out of a hash, and what comes behind them moves up."""
+    """The target omits fields of invalid headers from a hash, and shifts the following ones."""
     call = "hash(previous, HashAlgorithm.crc32, 32w0, { hdr.ipv4.ttl, meta.hops, hdr.ethernet.src }, 32w99);"
     json = compile_text(PROGRAM.replace("route.apply();", f"{call} route.apply();")).require().json
     inputs = [item["value"] for item in json["calculations"][0]["input"]]
@@ -36,7 +36,7 @@ def test_what_is_hashed_is_copied_out_of_headers():
 
 
 def leaves_by(statements):
-    """Ports by which a frame leaves after these statements in ingress, with an action that drops what it is given."""
+    """Return a frame's egress ports after these ingress statements, with an action that drops its argument."""
     text = PROGRAM.replace(
         "control MyIngress", "action away(inout standard_metadata_t s) { mark_to_drop(s); }\ncontrol MyIngress"
     )
@@ -48,7 +48,7 @@ def leaves_by(statements):
 
 
 def test_a_copy_of_the_standard_metadata_is_dropped_by_its_own_fields():
-    """They came back over what the target had set, and nothing was dropped."""
+    """The copy's fields overwrote those of the target, so nothing was dropped."""
     rest = "bit<32> previous;"
     assert leaves_by(f"std.egress_spec = 3; {rest}") == [3]
     assert leaves_by(f"std.egress_spec = 3; gone.apply(); {rest}") == []
@@ -59,7 +59,7 @@ def test_a_copy_of_the_standard_metadata_is_dropped_by_its_own_fields():
 @pytest.mark.parametrize("assignment", ["ttl += 1", "ttl[3:0] += 1", "ttl |= 1"])
 @pytest.mark.parametrize("before", [0, 1])
 def test_the_left_side_of_a_compound_assignment_is_evaluated_once(assignment, before):
-    """Its index may count up: the element that is read is the one that is written."""
+    """Its index may have side effects: the element read is the one written."""
     text = PROGRAM.replace("struct headers_t { ", "struct headers_t { ipv4_t[3] many; ")
     counter = "bit<8> taken(inout bit<8> x) { bit<8> was = x; x = x + 1; return was; }\n"
     statements = "".join(f"hdr.many[{n}].setValid(); hdr.many[{n}].ttl = {2 * n + 4}; " for n in range(3))

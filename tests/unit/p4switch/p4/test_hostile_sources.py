@@ -1,4 +1,4 @@
-"""Sources that no person wrote for the compiler: other files, copied pages, a few lines that ask for billions."""
+"""Sources not written for the compiler: other files, copied pages, a few lines that request billions."""
 
 import pytest
 
@@ -6,11 +6,11 @@ from p4switch.p4.compile import compile_file, compile_text
 from tests.support.frontend.mistakes import PROGRAM
 
 DEEP = 40
-"""Each line names what the line before declares twice."""
+"""Lines of a source in which each line names the previous line's declaration twice."""
 
 
 def told(text):
-    """The first error and its line as they are shown."""
+    """Return the first error and its line as shown."""
     found = compile_text(text, "student.p4")
     return found.diagnostics.errors[0].render(found.sources)
 
@@ -79,7 +79,7 @@ def test_what_editors_make_of_ends_of_lines_and_of_the_beginning(ends, mark, tmp
 
 @pytest.mark.parametrize("character", ["\u00a0", "\u201c", "\u2013", "\u00f6"])
 def test_characters_that_p4_does_not_have(character):
-    """Copied from a page, or of another alphabet; in comments they may stand."""
+    """Characters copied from a page, or of another alphabet; they are allowed in comments."""
     assert "is no character of P4" in told(PROGRAM.replace("struct headers_t", f"struct {character}headers_t"))
     assert compile_text(PROGRAM.replace("struct headers_t", f"// {character}\nstruct headers_t")).ok
 
@@ -102,7 +102,7 @@ def test_control_characters_do_not_reach_the_terminal():
 
 
 def test_a_key_of_a_header_that_not_every_packet_has():
-    """A table that looks up whether the header is valid, too, is meant so."""
+    """A table that also matches on the header's validity is intentional."""
     text = PROGRAM.replace("if (hdr.ipv4.isValid()) {", "if (true) {").replace("meta.hops = hdr.ipv4.ttl;", "")
     says = "the header 'ipv4' may be invalid here"
     assert says in [w.message for w in compile_text(text).diagnostics.warnings]

@@ -1,4 +1,4 @@
-"""Loops: what they compute in actions, apply blocks and functions; which are refused (specification, section 12.9)."""
+"""Loops: their results in actions, apply blocks and functions, and refusals (specification, section 12.9)."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def executor(request):
 
 
 def port_of(text, executor, ingress=1, length=60):
-    """By which port a frame leaves."""
+    """Return the port by which a frame leaves."""
     switch = EmbeddedSwitch(load_program(compile_text(text).require().json), executor)
     switch.send(ingress, bytes(length))
     ((port, _),) = switch.drain()
@@ -32,7 +32,7 @@ def test_in_an_apply_block(body, wanted, executor):
 
 @pytest.mark.parametrize(("body", "wanted"), [b for b in BODIES if SWITCHES not in b[0]])
 def test_in_an_action_of_a_table(body, wanted, executor):
-    """It is an action of its own; the loop is made of jumps."""
+    """The action stays one action; its loop becomes jumps."""
     table = "table counts { actions = { count_up; } const default_action = count_up(); }"
     action = f"action count_up() {{ bit<9> n = 0; {body} std.egress_spec = n; }} {table}"
     assert port_of(program("counts.apply();", action), executor, ingress=3) == wanted
@@ -47,7 +47,7 @@ def test_return_within_loops_of_a_function(executor):
 
 @pytest.mark.parametrize(("stop", "wanted"), [(2, 2), (7, 50)])
 def test_return_within_loops_of_an_apply_block(stop, wanted, executor):
-    """It leaves what is around the loops, and the tables behind them."""
+    """It leaves all enclosing loops, and skips the tables after them."""
     loops = (
         "for (bit<9> i = 0; i < 5; i = i + 1) { for (bit<9> j = 0; j < 5; j = j + 1) "
         f"{{ if (i == {stop}) {{ std.egress_spec = i; return; }} }} }} std.egress_spec = 50;"

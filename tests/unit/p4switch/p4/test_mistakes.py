@@ -1,4 +1,4 @@
-"""Wrong programs are refused with the line, what is wrong and how to mend it. The table: pytest -s -k table."""
+"""Wrong programs are refused with the line, the fault and a remedy. The table: pytest -s -k table."""
 
 import pytest
 

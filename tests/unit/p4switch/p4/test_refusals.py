@@ -1,4 +1,4 @@
-"""What once ended in a traceback, or in JSON that the loader refuses, is refused with its line and what mends it."""
+"""Former tracebacks, and JSON that the loader refused: now refused with the line and a remedy."""
 
 import pytest
 
@@ -89,7 +89,7 @@ def test_an_id_that_p4info_does_not_hold():
 
 @pytest.mark.parametrize("kind", ["tuple<bit<8>, bit<8>>", "pair_t"])
 def test_a_constructor_may_be_given_several_values(kind):
-    """It ended in a traceback."""
+    """This once ended in a traceback."""
     value = "t[1]" if kind.startswith("tuple") else "t.b"
     inner = f"control Sub(inout headers_t h)({kind} t) {{ apply {{ h.ipv4.ttl = {value}; }} }}\ncontrol MyIngress("
     text = PROGRAM.replace("control MyIngress(", f"struct pair_t {{ bit<8> a; bit<8> b; }}\n{inner}")
@@ -126,21 +126,21 @@ def test_a_varbit_wider_than_the_target_s():
 
 @pytest.mark.parametrize("operator", ["/", "%"])
 def test_negative_numbers_are_not_divided(operator):
-    """As with p4c: other languages do not agree on what comes out."""
+    """As with p4c: languages disagree on the result."""
     message, line = refused(PROGRAM.replace("struct headers_t", f"const int K = -5 {operator} 2;\nstruct headers_t"))
     assert message == f"{operator!r} is not defined for negative numbers"
     assert "const int K" in line
 
 
 def test_a_table_behind_an_exit_leads_to_what_is_there():
-    """No packet comes to it, but the loader follows what it names."""
+    """No packet reaches it, but the loader follows its references."""
     text = PROGRAM.replace("route.apply();", "exit; route.apply(); hdr.ipv4.ttl = 7; if (meta.seen == 1) { drop(); }")
     program = load_program(compile_text(text).require().json or {})
     assert "MyIngress.route" in program.tables
 
 
 def test_a_package_of_the_name_of_the_target_s():
-    """It ended in a traceback where it has fewer blocks."""
+    """With fewer blocks this once ended in a traceback."""
     block = "control Block();\npackage V1Switch(Block b);\ncontrol Mine() { apply { } }\nV1Switch(Mine()) main;\n"
     message, _ = refused(block)
     assert message == "this V1Switch is not that of v1model"
@@ -167,7 +167,7 @@ def with_entries(entries, properties=""):
     ],
 )
 def test_priorities_of_entries(entries, properties, said):
-    """As the specification counts them (section 14.2.1.4)."""
+    """Priorities follow the specification (section 14.2.1.4)."""
     message, _ = refused(with_entries(entries, properties))
     assert message.startswith(said)
 
@@ -182,7 +182,7 @@ def test_keys_that_need_no_priorities():
     [("", 3), ("largest_priority_wins = true;", 3), ("largest_priority_wins = false;", 1)],
 )
 def test_the_entry_of_the_highest_priority_is_tried_first(properties, first):
-    """They stand in the order in which BMv2 tries them, whose lower number wins."""
+    """Entries are in BMv2's order, in which the lower number wins."""
     entries = "priority=10: 1 &&& 1: drop(); priority=20: 2 &&& 2: drop(); priority=30: 4 &&& 4: drop();"
     json = compile_text(with_entries(entries, properties)).require().json
     table = next(t for p in json["pipelines"] for t in p["tables"] if t["name"] == "MyIngress.route")
@@ -267,7 +267,7 @@ def test_an_array_of_numbers():
 
 @pytest.mark.parametrize("applied", ["package", "directly"])
 def test_an_annotation_of_a_control_s_type_names_no_instance(applied):
-    """As with p4c: what is named is the type."""
+    """As with p4c, the name belongs to the type."""
     text = PROGRAM.replace("control MyIngress(", '@name("Other") control MyIngress(')
     if applied == "directly":
         around = "control Around(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std)"

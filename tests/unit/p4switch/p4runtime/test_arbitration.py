@@ -1,4 +1,4 @@
-"""Who is primary, and who is told."""
+"""Arbitration: the primary, and the clients that are notified."""
 
 import pytest
 from finsy.proto import U128, p4r
@@ -19,7 +19,7 @@ def bid(election_id, role="", device_id=DEVICE):
 
 
 def told(notifications):
-    """(client, canonical code, election id) of each notification."""
+    """Return (client, canonical code, election id) of each notification."""
     return [
         (client, StatusCode(m.status.code), U128.decode(m.election_id) if m.HasField("election_id") else None)
         for client, m in notifications

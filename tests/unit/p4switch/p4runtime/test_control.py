@@ -25,7 +25,7 @@ def entity(message):
 
 
 def write(device, kind, *messages):
-    """The code of the first failure, OK if there is none."""
+    """Return the code of the first failure, OK if there is none."""
     errors = device.write([p4r.Update(type=kind, entity=entity(message)) for message in messages])
     return next((error.code for error in errors if error is not None), StatusCode.OK)
 
@@ -133,7 +133,7 @@ def test_members_groups_and_entries(device):
     assert read(device, fy.P4ActionProfileMember()) == [entity(member(1, 21, 1)), entity(member(2, 33, 3))]
     assert read(device, fy.P4ActionProfileGroup(SELECTOR)) == [entity(group(9, (2, 1)))]
     assert read(device, fy.P4TableEntry("choose", match=fy.Match(index=1))) == [entity(choose(1, group_id=9))]
-    assert write(device, DELETE, member(2)) is StatusCode.UNKNOWN  # as PI says of what BMv2 still uses
+    assert write(device, DELETE, member(2)) is StatusCode.UNKNOWN  # as PI answers for a member in use
     assert write(device, DELETE, group(9)) is StatusCode.UNKNOWN
     assert write(device, DELETE, choose(1, group_id=9), choose(2, group_id=9), group(9), member(2)) is StatusCode.OK
     assert read(device, fy.P4ActionProfileGroup()) == []
@@ -287,7 +287,7 @@ def test_value_sets(device):
 
 
 class Heard:
-    """What a device sends, with a clock that stands until it is told otherwise."""
+    """Messages of a device, with a manual clock."""
 
     def __init__(self):
         self.now = 1_000
@@ -296,7 +296,7 @@ class Heard:
         self.device.digests.send = lambda message: self.lists.append(message.digest) is None
 
     def samples(self):
-        """The keys of each list that came."""
+        """Return the keys of each received list."""
         return [[data["key"] for data in fy.P4DigestList.decode(wrapped(m), SCHEMA).data] for m in self.lists]
 
 

@@ -1,4 +1,4 @@
-"""Counters, registers, multicast groups, and what the switch does not have."""
+"""Counters, registers, multicast groups, and unsupported entities."""
 
 import finsy as fy
 import pytest
@@ -20,20 +20,20 @@ def entity(message):
 
 
 def write(device, kind, message):
-    """The code of the update's outcome."""
+    """Return the code of an update."""
     (error,) = device.write([p4r.Update(type=kind, entity=entity(message))])
     return StatusCode.OK if error is None else error.code
 
 
 def read(device, message):
-    """What a request selects."""
+    """Return the entities that a request selects."""
     found, (error,) = device.read([entity(message)])
     assert error is None, error
     return found
 
 
 def read_code(device, message):
-    """The code of a read that fails."""
+    """Return the code of a failing read."""
     found, (error,) = device.read([entity(message)])
     assert found == []
     return error.code
@@ -331,7 +331,7 @@ def test_reading_unknown_groups(device):
     assert read_code(device, group(1 << 15)) is StatusCode.OUT_OF_RANGE
 
 
-# --- what is not there
+# --- unsupported entities
 
 
 def clone_session(session_id):

@@ -13,7 +13,7 @@ from tests.support.p4runtime.configs import config
 
 
 def refusal(message):
-    """What is said about a configuration."""
+    """Return the error message for a configuration."""
     with pytest.raises(P4RuntimeError) as caught:
         PipelineLoader().load(message)
     assert caught.value.code is StatusCode.INVALID_ARGUMENT

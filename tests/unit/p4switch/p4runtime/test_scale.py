@@ -1,4 +1,4 @@
-"""What is done under the server's lock does not grow with every entry: reads, looks for idle entries, digests."""
+"""Work under the server's lock does not grow with the number of entries: reads, idle checks, digests."""
 
 import sys
 
@@ -26,7 +26,7 @@ TIMEOUT_NS = 100
 
 
 class Clocked:
-    """entities.p4 with idle time-outs and ENTRIES entries in lpm_table, which has a direct counter or none."""
+    """entities.p4 with idle time-outs and ENTRIES entries in lpm_table, with or without a direct counter."""
 
     def __init__(self):
         self.now = 1_000
@@ -48,7 +48,7 @@ def clocked():
 
 
 def python_calls(work):
-    """How many Python functions a call runs; machine code and C count as nothing."""
+    """Return the number of Python functions that a call runs; machine code and C are not counted."""
     count = 0
 
     def note(frame, event, argument):
@@ -103,11 +103,11 @@ def test_a_read_shows_the_state_of_its_call_whatever_is_written_meanwhile(clocke
     assert len(forwarding.read(WILDCARDS)[0]) < len(before) - ENTRIES
 
 
-# --- idle timers, beside a model
+# --- idle timers, compared with a model
 
 
 class Model:
-    """One entry, said slowly."""
+    """A simple model of one entry."""
 
     def __init__(self, now, hits, timeout):
         self.hits, self.hit_at, self.since, self.timeout = hits, now, now, timeout
@@ -177,7 +177,7 @@ def test_timers_do_what_one_entry_after_the_other_would(steps):
 
 
 class Learner:
-    """The digest of control.p4, without packets."""
+    """The digest of control.p4, driven without packets."""
 
     def __init__(self, **config):
         known = load_schema(schema("control").p4info)
@@ -218,7 +218,7 @@ def test_samples_without_room_are_dropped_and_counted(little_room):
     assert [len(sent.data) for sent in learner.heard] == [3, 3, 3]
     assert learner.digests.dropped == 5
     learner.acknowledge(2)
-    for key in (3, 20, 21, 22):  # 3 was in list 2
+    for key in (3, 20, 21, 22):  # list 2 contains 3
         learner.learn(key)
     assert len(learner.heard) == 4
     assert learner.digests.dropped == 6

@@ -1,4 +1,4 @@
-"""TableEntry: what is written, what is read back, and with which code the rest is refused."""
+"""TableEntry: writes, reads, and status codes of refusals."""
 
 import finsy as fy
 import pytest
@@ -117,7 +117,7 @@ def without_match(entry):
 
 
 def with_match(entry, number=0, **fields):
-    """The entry with one match field replaced: exact=..., ternary=(value, mask), ...."""
+    """Return the entry with one match field replaced: exact=..., ternary=(value, mask), ...."""
     message = raw(entry)
     match = p4r.FieldMatch(field_id=message.match[number].field_id)
     for kind, value in fields.items():

@@ -1,4 +1,4 @@
-"""Tables: lookups against brute force, in Python and in machine code; errors; direct counters."""
+"""Tables: lookups compared with brute force, in Python and in machine code; errors; direct counters."""
 
 import random
 from typing import Any
@@ -32,7 +32,7 @@ BIG = 90
 
 
 def program_with(kinds: list[tuple[str, int]], **more: Any) -> ProgramJson:
-    """One table whose action writes its argument (and a wide one) into the packet; the default writes MISS."""
+    """Return a program with one table whose action writes its arguments into the packet; the default writes MISS."""
     program = ProgramJson()
     total = sum(width for _, width in kinds)
     fields = [(f"k{i}", width) for i, (_, width) in enumerate(kinds)]
@@ -61,7 +61,7 @@ def frame_of(kinds: list[tuple[str, int]], values: list[int]) -> bytes:
 
 
 def compiled_lookup(device: Device, frame: bytes) -> tuple[int, int]:
-    """What the packet says after the table: (result, wide)."""
+    """Return the packet's fields after the table: (result, wide)."""
     [(_, out)] = device.inject(1, frame)
     return int.from_bytes(out[-14:-12], "big"), int.from_bytes(out[-12:], "big")
 
@@ -79,7 +79,7 @@ def fits(match: Match, value: int, width: int) -> bool:
 
 
 def best(entries: list[TableEntry], values: list[int], kinds: list[tuple[str, int]]) -> TableEntry | None:
-    """The oracle: every entry is looked at."""
+    """Return the matching entry by checking every entry, as the reference."""
     hits = [e for e in entries if all(fits(m, v, w) for m, v, (_, w) in zip(e.match, values, kinds, strict=True))]
     longest = max((sum(m.prefix for m in e.match if isinstance(m, Lpm)) for e in hits), default=0)
     if any(kind in ("ternary", "range") for kind, _ in kinds):
@@ -125,7 +125,7 @@ def test_lookups_agree_with_brute_force_under_changes(kinds: list[tuple[str, int
         else:
             match = tuple(random_match(rng, kind, width) for kind, width in kinds)
             has_priority = any(kind in ("ternary", "range") for kind, _ in kinds)
-            # Priorities are distinct: which of two equal ones wins is tested by itself.
+            # Priorities are distinct; another test covers equal ones.
             entry = TableEntry(match, "note", (rng.getrandbits(BIG), step), 1000 + step if has_priority else 0)
             if all(entry.identity != e.identity for e in entries):
                 table.insert(entry)

@@ -1,4 +1,4 @@
-"""What surprises people about BMv2 and holds here too, on both executors. docs/embedded-switch.md lists these tests."""
+"""Surprising behaviour of BMv2 that holds here, too, on both executors; docs/embedded-switch.md lists these tests."""
 
 import re
 from pathlib import Path
@@ -20,20 +20,20 @@ FORWARD = assign(SPEC, const(2))
 
 @pytest.fixture(params=["compiled", "interpreted"])
 def make(request, tmp_path, monkeypatch):
-    """Devices on either executor."""
+    """Make devices on either executor."""
     monkeypatch.setenv("P4REDUCE_CACHE", str(tmp_path))
     return lambda program: Device(load_program(program.build()), executor=request.param)
 
 
 def octet():
-    """A program with a header of one byte."""
+    """Return a program with a header of one byte."""
     program = ProgramJson()
     program.header("a", [("x", 8)])
     return program
 
 
 def report(program, value, width, pipeline="egress"):
-    """Emits a number behind all other headers."""
+    """Emit a number after all other headers."""
     program.header("report", [("v", width)], parsed=False)
     program.call([primitive("add_header", named("header", "report"))], pipeline=pipeline)
     program.call([assign(field("report", "v"), value)], pipeline=pipeline)
@@ -147,7 +147,7 @@ def test_a_register_index_out_of_range_does_nothing(make, index):
 
 
 def test_a_signed_register_reads_back_unsigned(make):
-    """A cell has no sign: -1 |+| -2 of two cells read back is not -3."""
+    """Cells are unsigned: -1 |+| -2 of two cells read back is not -3."""
     program = ProgramJson()
     program.header("a", [("x", 8, True)])
     program.struct("m", [("wide", 16, True)])
@@ -236,7 +236,7 @@ def test_a_failed_assertion_is_counted_and_the_packet_goes_on(make):
 
 
 def test_priority_is_handed_on_and_decided_by_the_queues(make):
-    """What has as many queues or less as the priority drops; tests of the fabric hold that."""
+    """A priority beyond the last queue drops the packet; tests of the fabric cover that."""
     program = octet()
     program.call([FORWARD, assign(field(STANDARD, "priority"), op("&", field("a", "x"), const(7)))])
     device = make(program)

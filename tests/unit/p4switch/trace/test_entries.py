@@ -1,4 +1,4 @@
-"""Entries files: what they may say, and what errors say."""
+"""Entries files: their syntax and error messages."""
 
 import json
 

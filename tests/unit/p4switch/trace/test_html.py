@@ -1,4 +1,4 @@
-"""A trace in a notebook: what happened to a packet, as a table that shows text and nothing else."""
+"""A trace in a notebook: a packet's history as a table that contains only text."""
 
 import dataclasses
 import xml.etree.ElementTree as ET
@@ -19,7 +19,7 @@ from tests.support.p4runtime.configs import json_path
 
 @pytest.fixture(scope="module")
 def traces() -> list[PacketTrace]:
-    """The first two packets of lab 01's leaf1: a PUSH of each child."""
+    """Return the traces of the first two packets of lab 01's leaf1: a PUSH of each child."""
     program = load_program(json_path("p4reduce-64"))
     device = Device(program, executor="interpreted")
     load_entries(SOLUTIONS / "01/leaf1.yaml", program).apply(device)
@@ -44,7 +44,7 @@ def test_what_happened_is_shown(traces):
 
 
 def test_what_somebody_wrote_is_text(traces):
-    """A remark of a file of packets, and the packet's own bytes."""
+    """A remark in a packet file, and the packet's bytes, are escaped."""
     said = "<script>alert('x')</script> & \"quoted\""
     page = dataclasses.replace(traces[0], note=said)._repr_html_()
     assert "<script" not in page

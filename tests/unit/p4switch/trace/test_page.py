@@ -1,4 +1,4 @@
-"""docs/embedded-switch.md says what is true today."""
+"""docs/embedded-switch.md is up to date."""
 
 import re
 
@@ -27,7 +27,7 @@ UPDATE = "run: python -m tests.support.docs.switch_page"
 
 @pytest.fixture(scope="module")
 def module():
-    """The LLVM IR of the ten-line program."""
+    """Return the LLVM IR of the ten-line program."""
     return module_text(load_program(DATA / "ten_lines.json"))
 
 

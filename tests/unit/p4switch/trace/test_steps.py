@@ -1,4 +1,4 @@
-"""Steps of a packet: values before and after are those of the frame, and no step tells of what a compiler made up."""
+"""Steps of a packet: values before and after are the frame's, and no step shows compiler-generated names."""
 
 import re
 
@@ -76,7 +76,7 @@ def switch(tmp_path):
 
 
 def folded(steps):
-    """Values after each step, as the page has them."""
+    """Return the values after each step, as the page computes them."""
     found = []
     for step in steps:
         start = step.get("restart", len(found) - 1)
@@ -157,7 +157,7 @@ def test_the_values_at_the_end_are_those_of_the_frame_that_left(inc):  # noqa: F
             copies += 1
             for header, fields in cut(sent.frame, [name for name, _ in sent.headers.fields], text.program).fields:
                 for name, value in fields:
-                    if name != "checksum":  # computed anew in the deparser, which is a step of its own
+                    if name != "checksum":  # recomputed in the deparser, which is a separate step
                         full = f"{header}.{name}"
                         assert values[at][full] == text.value(full, value, text.field_width(full)), (trace.note, full)
     assert copies > 5

@@ -1,4 +1,4 @@
-"""What people read of a trace, and the same as JSON."""
+"""A trace as text for people, and the same as JSON."""
 
 import dataclasses
 import json
@@ -43,7 +43,7 @@ def lines(text, trace):
 
 
 def one(found, *words):
-    """The only line with all words."""
+    """Return the only line that contains all words."""
     (line,) = [line for line in found if all(word in line for word in words)]
     return line
 
@@ -100,7 +100,7 @@ def test_a_refusal_is_explained_by_the_programs_own_words(inc):
 
 
 def test_conditions_are_told_as_the_program_decides_them(inc):
-    """p4c turned this one round: the source says !isValid(), the program asks isValid()."""
+    """p4c inverted this condition: the source says !isValid(), the program isValid()."""
     text, traces = inc
     source = (paths.ROOT / "p4src/p4reduce.p4").read_text().splitlines()
     (number,) = (number for number, line in enumerate(source, 1) if "if (!hdr.ipv4.isValid())" in line)
@@ -221,7 +221,7 @@ def test_source_lines_come_from_the_file_or_from_p4c(tmp_path):
 
 @dataclasses.dataclass(frozen=True)
 class Unheard:
-    """An event of a kind that came later than the formats."""
+    """An event type newer than the formats."""
 
     what: str = "digest"
     values: tuple[int, ...] = (1, 1 << 60)

@@ -1,4 +1,4 @@
-"""What a task costs does not grow with the number of tasks, and measurements are bounded."""
+"""The cost of a task does not grow with the number of tasks, and measurements are bounded."""
 
 from itertools import pairwise
 

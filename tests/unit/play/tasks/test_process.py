@@ -1,4 +1,4 @@
-"""The process that hosts a network: what it leaves in its log."""
+"""The process that hosts a network: its log."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The coordinator of a group in real time and its members' ends, between sockets and without a network."""
+"""The coordinator of a group in real time and its members' ends, over sockets without a network."""
 
 import socket
 import subprocess
@@ -25,7 +25,7 @@ CALL = Calling("all_reduce", 0, 0)
 
 
 class Trees:
-    """Those of no network: a plan is its epoch."""
+    """Stand-in for trees: a plan is its epoch."""
 
     damaged = may_return = False
 
@@ -38,7 +38,7 @@ class Trees:
         return lambda: None
 
     def drop(self, plan):
-        """Nothing is installed."""
+        """Do nothing: no plan is installed."""
 
     def swap(self, plan):
         return lambda: None
@@ -48,7 +48,7 @@ class Trees:
 
 
 class Group:
-    """Three members, whose processes sleep, and their coordinator, which runs in a thread of its own."""
+    """Three members, whose processes sleep, and their coordinator in a thread."""
 
     def __init__(self, folder, on_failure, without=()):
         self.presence, self.trees = Presence(folder), Trees()
@@ -89,7 +89,7 @@ class Group:
 
 @pytest.fixture
 def grouped(tmp_path, monkeypatch):
-    monkeypatch.setattr(presence, "is_of", lambda connection, pid: True)  # all members are of this process
+    monkeypatch.setattr(presence, "is_of", lambda connection, pid: True)  # all members belong to this process
     made = []
 
     def make(on_failure="shrink", without=()):
@@ -207,7 +207,7 @@ def test_one_more_that_dies_while_they_stop_is_in_the_same_decision(grouped):
 
 
 def said(address, *messages):
-    """A connection by which all of this was said."""
+    """Return a connection on which all these messages were sent."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(address)
     connection.settimeout(20)
@@ -309,7 +309,7 @@ def test_whatever_happens_to_the_network_while_a_tree_is_installed_may_have_hit_
 
 
 class Installs:
-    """A controller that takes so many trees, and then fails."""
+    """A controller that installs a number of trees, and then fails."""
 
     def __init__(self, room, error):
         self.room, self.error, self.installed = room, error, []
@@ -347,7 +347,7 @@ def test_where_one_of_several_trees_cannot_be_none_of_them_stays(error, raised):
 
 
 def test_who_waits_in_one_of_several_trees_names_whom_that_tree_waits_for():
-    """By registers, and by what switches told; relays and those below them are always named."""
+    """Named by registers and by switches' answers; relays and their descendants are always named."""
     star, asked = load("star:hosts=3"), []
     relay = SimpleNamespace(name="h1", children=[SimpleNamespace(name="h2", mask=2)])
     plans = [

@@ -1,4 +1,4 @@
-"""What a run in real time makes of its counts."""
+"""A real-time run's evaluation of its counts."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from p4reduce.topologies import load
     ids=["lost and sent again", "all came", "lost, but nobody sent again"],
 )
 def test_a_loss_that_nobody_counted_shows_by_what_endpoints_sent_again(came, again, unseen):
-    """Records of a script do not say what was sent again in each collective."""
+    """Records of a script do not list resends per collective."""
     cluster = SimpleNamespace(
         topology=load("star:hosts=2"),
         target=SimpleNamespace(received=lambda counters: {}),

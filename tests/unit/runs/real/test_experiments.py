@@ -1,4 +1,4 @@
-"""Descriptions of runs in real time, and that those in virtual time do not change by them."""
+"""Descriptions of real-time runs, which do not affect those in virtual time."""
 
 from contextlib import nullcontext
 
@@ -71,7 +71,7 @@ def test_udp_wires_fit_together_with_and_without_relays():
 
 
 def _addresses(wires, node, port):
-    """(local, remote) of an end of a link."""
+    """Return (local, remote) of an end of a link."""
     if node in wires.ports():
         spec = wires.ports()[node][port]
         return spec.local, spec.remote

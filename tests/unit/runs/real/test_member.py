@@ -1,4 +1,4 @@
-"""A member's end of the control connection, told by a test what a coordinator would."""
+"""A member's end of the control connection; the test acts as the coordinator."""
 
 import socket
 
@@ -31,7 +31,7 @@ class Told:
         self.tell({"commit": to_plain(decision), "endpoints": []}, array)
 
     def hear(self, name):
-        """The next message of this name."""
+        """Return the next message of this name."""
         while True:
             message, array = remote.receive(self.end)
             if name in message:

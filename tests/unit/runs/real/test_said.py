@@ -1,4 +1,4 @@
-"""Which messages are a member's, and which are not."""
+"""Validation of members' messages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Signs of life of a process that says nothing, here and on another machine."""
+"""Signs of life of a silent process, here and on another machine."""
 
 import os
 import signal

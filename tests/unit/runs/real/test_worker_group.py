@@ -1,4 +1,4 @@
-"""The processes of a run: answers are gathered, and who ends, errs or is silent is named."""
+"""The processes of a run: answers are gathered; those that end, fail or are silent are named."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The embedded switch's benchmarks run, in a tiny configuration, and print what they promise. No time is asserted."""
+"""The embedded switch's benchmarks run in a tiny configuration and print their columns; times are not checked."""
 
 import json
 
@@ -72,7 +72,7 @@ def test_people_get_tables_and_the_reason_why_bmv2_is_missing(capsys, monkeypatc
     out = capsys.readouterr().out
     assert "ns/lookup" in out
     assert "bmv2: skipped: simple_switch_grpc is neither" in out
-    assert not (tmp_path / "cells").exists()  # what is measured by the clock is not kept
+    assert not (tmp_path / "cells").exists()  # timings are not cached
     assert "ns_per_lookup" in (tmp_path / "tables.csv").read_text()
 
 
@@ -88,7 +88,7 @@ def test_the_number_of_slots_replaces_only_the_slots_registers():
     assert sizes == {
         name: 128 if ".slot." in name else register.size for name, register in program(64, 4096).registers.items()
     }
-    assert sum(size == 128 for size in sizes.values()) == 5  # states, closings, lanes, and which RESULT was which
+    assert sum(size == 128 for size in sizes.values()) == 5  # arrays of states, closings, lanes and RESULT kinds
 
 
 def test_results_depend_on_the_chunks_and_are_those_of_the_interpreter():

@@ -1,4 +1,4 @@
-"""The fabric's benchmarks run, in a tiny configuration, and print what they promise. No time is asserted."""
+"""The fabric's benchmarks run in a tiny configuration and print their columns; times are not checked."""
 
 import json
 import sys
@@ -35,7 +35,7 @@ def test_rates_of_trees_racks_and_forwarding(run):
             assert row["switches"] == switches
             assert row["M_passes_per_s"] == pytest.approx(1e3 / row["ns_per_pass"])
             assert row["M_copies_per_s"] > 0
-    # Whatever comes in leaves, on the whole: sums of four go up, results of one to four go down.
+    # On the whole as much leaves as arrives: sums of four go up, results of one to four go down.
     assert found["tree"][0]["M_copies_per_s"] == pytest.approx(found["tree"][0]["M_passes_per_s"])
 
 
@@ -73,7 +73,7 @@ def test_threads_are_compared_with_one_and_another_result_is_noticed(run, monkey
 
 
 def rows_of_nothing():
-    """A network in which nothing happens."""
+    """Return the rows of a network without events."""
     return VirtualNetwork(star(2), route_all(star(2)))
 
 

@@ -1,4 +1,4 @@
-"""What the benchmarks run is p4c's output; held against p4c where it is installed ($P4C or p4c-bm2-ss)."""
+"""The benchmarks' programs are p4c's output; compared with p4c if it is installed ($P4C or p4c-bm2-ss)."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def compiled(folder: Path, source: str, *options: str) -> tuple[dict, str]:
 
 
 def without_source(value):
-    """JSON without what names places in the source and the compiler's run."""
+    """Return the JSON without source locations and the compiler's command."""
     if isinstance(value, dict):
         return {key: without_source(inner) for key, inner in value.items() if key not in ("source_info", "__meta__")}
     return [without_source(inner) for inner in value] if isinstance(value, list) else value

@@ -13,13 +13,13 @@ LANES, CHUNKS, WORKERS = 64, 40, 3
 
 
 def sums(racks: RackNetwork) -> np.ndarray:
-    """What every worker should get, in float64."""
+    """Return the expected result of every worker, in float64."""
     by_rack = racks.inputs.reshape(-1, WORKERS, LANES * CHUNKS).astype(np.float64)
     return np.repeat(by_rack.sum(axis=1), WORKERS, axis=0)
 
 
 def sent_by_program(racks: RackNetwork, rack: int, port: int) -> tuple[int, int]:
-    """First transmissions and resends to a port, as the P4 program counted them in egress."""
+    """Return first transmissions and resends to a port, as the P4 program counted them in egress."""
     counter = racks.devices[f"rack{rack}"].counters["IncEgress.depart.link_sent"]
     return counter.read(2 * port)[0], counter.read(2 * port + 1)[0]
 
@@ -28,7 +28,7 @@ def test_all_reduce_without_faults() -> None:
     racks = RackNetwork(2, WORKERS, lanes=LANES, chunks=CHUNKS, slots=16)
     assert racks.all_reduce() is StopReason.DONE
     np.testing.assert_allclose(racks.outputs, sums(racks), atol=1e-6)
-    # Deadlines move with every answer; a timer for each endpoint is all that waits.
+    # Deadlines move with every answer; only one timer per endpoint is queued.
     assert racks.network._memory.world[0]["heap_size"] <= 2 * len(racks.inputs)
     assert racks.network.run() is StopReason.QUIET
     links = racks.network.links
@@ -65,12 +65,12 @@ def test_faults_change_no_sum_and_every_first_transmission_is_accounted_for(queu
     incidents = rough.network.incidents()
     assert {destination for _, destination, _ in incidents} <= {"rack0", *(f"h0-{rank}" for rank in range(WORKERS))}
     for port, expected in calm.network.links.items():
-        # All paths are one link long: only what never got onto it is missing.
+        # All paths are one link long: only frames that never got onto it are missing.
         seen = rough.network.links[port]
         missing = sum(i.queue_dropped for (place, _, _), i in incidents.items() if place == port)
         assert seen.inc_first_frames + missing == expected.inc_first_frames
         assert seen.unattributed == 0
-    # What was dropped in front of a full queue left no trace in the program's own counters either.
+    # Frames dropped at a full queue are not in the program's counters either.
     for port in range(1, WORKERS + 1):
         seen = rough.network.links["rack0", port]
         assert sent_by_program(rough, 0, port) == (seen.inc_first_frames, seen.inc_resend_frames)

@@ -1,4 +1,4 @@
-"""What the reader of plans must notice: every one of these changes makes a plan wrong."""
+"""Errors that the reader of plans must notice: each of these changes makes a plan wrong."""
 
 from collections.abc import Callable
 from copy import deepcopy

@@ -1,4 +1,4 @@
-"""The fluid against what can be counted by hand, and the cluster against queues that can."""
+"""The fluid model compared with hand computations, and the cluster with known queues."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -28,19 +28,19 @@ def test_jobs_in_step_stay_in_step_and_jobs_that_take_turns_do_not_meet():
 
 
 def test_flows_share_evenly_and_one_of_three_copies_has_three_shares():
-    """Three of four shares for the first while both send: 3 / (3/4) = 4 s, in which the other sends its one."""
+    """The first has three of four shares while both send: 3 / (3/4) = 4 s, in which the other sends its one."""
     found = ends_of([FluidJob(0.0, {0: 3.0}, 1.0), FluidJob(0.0, {0: 1.0}, 1.0)], ONE, 1)
     assert found[:, 0] == pytest.approx([4.0, 4.0], abs=1e-6)
 
 
 def test_a_flow_of_twice_the_weight_has_two_thirds_of_a_link():
-    """1 / (2/3) = 1.5 s, and again; the other has its third all the time."""
+    """1 / (2/3) = 1.5 s, twice; the other has its third all the time."""
     found = ends_of([FluidJob(0.0, {0: 1.0}, 0.5), FluidJob(0.0, {0: 1.0}, 1.0)], ONE, 1)
     assert found[:, 0] == pytest.approx([1.5, 3.0], abs=1e-6)
 
 
 def test_what_one_cannot_use_others_get():
-    """The first is held to 1/4 by the second link: the other has 3/4 of the shared one."""
+    """The second link limits the first flow to 1/4: the other gets 3/4 of the shared link."""
     capacity = np.array([1.0, 0.25])
     found = ends_of([FluidJob(0.0, {0: 1.0, 1: 1.0}, 1.0), FluidJob(0.0, {0: 1.0}, 1.0)], capacity, 1)
     assert found[:, 0] == pytest.approx([4.0, 4 / 3], abs=1e-6)

@@ -1,4 +1,4 @@
-"""The learned policy: its gradient is that of the logarithm of what it did; trainings repeat themselves."""
+"""The learned policy: its gradient is that of the log-probability of its actions; trainings are repeatable."""
 
 import numpy as np
 import pytest

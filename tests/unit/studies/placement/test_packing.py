@@ -1,4 +1,4 @@
-"""Small numbers in one lane: whatever is added up, no field spills into the next."""
+"""Small numbers packed in one lane: no sum overflows into the next field."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def test_sums_of_lanes_hold_the_sums_of_numbers(workers, level, signed, count, s
     packing = NumberPacking(workers, level, signed)
     random = np.random.default_rng(seed)
     given = random.integers(-level if signed else 0, level + 1, (workers, count)).astype(np.int32)
-    given[:, : count // 2] = level  # the most that there can be
+    given[:, : count // 2] = level  # the maximum
     lanes = np.sum([packing.pack(own) for own in given], axis=0, dtype=np.int64)
     assert lanes.size == -(-count // packing.in_word)
     assert (lanes >= 0).all()

@@ -1,4 +1,4 @@
-"""What the reader tells a policy, ratios to the oracle, and a bar that can fail."""
+"""The reader's data for a policy, ratios to the oracle, and a bar that can fail."""
 
 from itertools import pairwise
 from types import SimpleNamespace
@@ -68,7 +68,7 @@ def test_ratios_are_to_the_oracle_of_the_same_seeds():
     oracle, counters, other = points(rows)
     assert (oracle["ratio"], oracle["worst"], oracle.seeds) == (1.0, 1.0, 2)
     assert (counters["ratio"], counters["worst"], counters["jct_s"]) == (1.25, 1.5, 2.25)
-    assert other["ratio"] is None  # it has no oracle
+    assert other["ratio"] is None  # no oracle exists for it
     assert points([]) == []
 
 
@@ -76,7 +76,7 @@ def test_ratios_are_to_the_oracle_of_the_same_seeds():
     ("jct", "core", "holds"),
     [
         ((1.0, 1.005, 1.2), (0.5, 0.05, 0.01), [True, True]),
-        ((1.0, 1.02, 1.2), (0.5, 0.05, 0.01), [False, True]),  # what is cheap is not close
+        ((1.0, 1.02, 1.2), (0.5, 0.05, 0.01), [False, True]),  # the cheap ones are not close
         ((1.0, 1.005, 1.2), (0.5, 0.06, 0.01), [False, True]),
         ((1.0, 1.0, 1.0), (0.5, 0.4, 0.3), [True, False]),  # nothing is cheap
     ],

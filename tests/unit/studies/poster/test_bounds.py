@@ -1,4 +1,4 @@
-"""The bounds that communication is held against: computed by hand for small networks."""
+"""Bounds of communication times, computed by hand for small networks."""
 
 import pytest
 
@@ -31,14 +31,14 @@ def chunk_ps(plan, operation):
 
 def test_aggregation_takes_one_model_and_the_way():
     plan = plan_of(star(4, servers=1), "steiner", "server1")
-    # Two links up, two down for a chunk; the others follow a frame behind each other.
+    # Two links up, two down for a chunk; the others follow one frame apart.
     assert bound_ps(plan, Operation.PUSH_PULL, ELEMENTS) == (CHUNKS - 1) * FULL + 4 * (FULL + DELAY)
     assert chunk_ps(plan, Operation.PUSH_PULL) == FULL
 
 
 def test_without_aggregation_it_takes_a_model_for_each_worker():
     plan = plan_of(star(4, servers=1), "ps", "server1")
-    # All 4 C frames cross the server's link; then the last chunk's 4 results go back, one after the other.
+    # All 4 C frames cross the server's link; then the last chunk's 4 results return in sequence.
     up = FULL + DELAY + 4 * CHUNKS * FULL + DELAY
     down = 4 * FULL + DELAY + FULL + DELAY
     assert bound_ps(plan, Operation.PUSH_PULL, ELEMENTS) == up + down
@@ -46,7 +46,7 @@ def test_without_aggregation_it_takes_a_model_for_each_worker():
 
 
 def test_a_server_that_answers_chunk_by_chunk_begins_when_the_farthest_worker_is_heard():
-    """One worker beside the server, one far away: in any order its answers could leave first."""
+    """One worker beside the server, one far away: in any other order of chunks, answers could leave earlier."""
     far = 1_000_000_000
     made = TopologyBuilder("far")
     made.switch("s1")

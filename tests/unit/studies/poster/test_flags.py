@@ -1,4 +1,4 @@
-"""Flags of the poster's study: one for each field of the settings, read as the field's type says."""
+"""Flags of the poster's study: one for each settings field, parsed by the field's type."""
 
 from dataclasses import fields, replace
 

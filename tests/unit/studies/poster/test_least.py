@@ -16,7 +16,7 @@ def task(topology, size, first=0):
 
 
 def test_it_is_what_can_be_counted_by_hand():
-    """Three leaves, two hosts each: all in one rack needs no spine; all in three racks, one copy from each of two
+    """Three leaves, two hosts each: within one rack no spine is needed; over three racks, one copy from each of two
     leaves to a spine, and one from there to the third."""
     topology = leaf_spine(leaves=3, spines=2, hosts=2)
     assert least_bytes(task(topology, 1), topology, 64) == 2 * 2 * COPY

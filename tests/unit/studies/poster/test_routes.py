@@ -9,7 +9,7 @@ from p4reduce.topologies import load, with_capable
 
 
 def test_routes_of_the_tree_are_asked_for_where_a_tree_is_a_detour():
-    """With few capable switches overlay-mst gives what spff does, which has no tree."""
+    """With few capable switches overlay-mst equals spff, which has no tree."""
     topology = with_capable(load("germany50"), ["Hamburg"])
     hosts = [host.name for host in topology.hosts]
     stars = 0

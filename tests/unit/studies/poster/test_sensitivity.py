@@ -1,4 +1,4 @@
-"""What figures depend on: variations of a scenario, and the arithmetic of savings."""
+"""Dependence of the figures on parameters: variations of a scenario, and the arithmetic of savings."""
 
 from dataclasses import replace
 
@@ -60,7 +60,7 @@ def test_the_longest_training_is_where_the_saving_is_the_posters():
 
 
 def points_of(times) -> StudyResult:
-    """What comes of rates of hosts' links, given spff's and overlay-mst's communication for each."""
+    """Return the study's points for rates of hosts' links, from spff's and overlay-mst's communication for each."""
     about = {"study": ACCESS, "elements": 61_706}
     rows = [
         row(policy, took, bytes_=size, value=value, **about)

@@ -18,7 +18,7 @@ SETTINGS = PosterSettings(
 
 
 def found(settings, **records):
-    """What the study makes of records."""
+    """Return the study's evaluation of records."""
     derive(settings, records)
     parts = [part for part in STUDY.parts if part.by and part.name in records]
     return StudyResult(STUDY, settings, {}, records, {part.name: part.points(records[part.name]) for part in parts})

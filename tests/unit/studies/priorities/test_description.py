@@ -6,7 +6,7 @@ from p4reduce.play.priorities.description import Description, JobDescription
 
 
 def test_every_worker_draws_anew_in_every_round():
-    """Also one whose name has a large checksum: h2 of job j0 once computed equally long in all rounds."""
+    """Includes a name with a large checksum: h2 of job j0 once computed equally long in all rounds."""
     for name in ("j0", "job1", "x"):
         job = JobDescription(("h1", "h2", "h9"), "h10", 100, 1_000_000_000, name=name)
         about = Description("star:hosts=4", (job,), jitter=0.1)

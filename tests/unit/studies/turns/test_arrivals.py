@@ -1,4 +1,4 @@
-"""Arrivals at flow level: by hand, and what always holds."""
+"""Arrivals at flow level: computed by hand, and general properties."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The flow-level model against what schedulers predict by formula, and against two jobs played event by event."""
+"""The flow-level model compared with schedulers' formulas, and with two jobs simulated event by event."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -48,7 +48,7 @@ def test_two_jobs_that_share_freely() -> None:
 
 
 def test_shares_are_max_min_fair() -> None:
-    """Two jobs on one NIC of three: by hand, half each there, and the third alone on its own."""
+    """Two jobs share one of three NICs: by hand, half each there, and the third job alone on its own."""
     jobs = [
         TdmJob("a", "ps", 10**8, 0.0, 2, ("h1", "h2")),
         TdmJob("b", "ps", 10**8, 0.0, 2, ("h1", "h3")),
@@ -65,7 +65,7 @@ def test_whole_iterations_of_one_job_after_the_other_with_equal_shares_of_time()
 
 
 def test_a_push_ends_before_the_pull_begins() -> None:
-    """One job that nobody waits for: twice its bytes over its NICs, and the lead of both phases."""
+    """A single job: twice its bytes over its NICs, plus the lead of both phases."""
     jobs = [TdmJob("a", "ps", 10**8, 0.0, 6)]
     schedule = make_schedule("seed", jobs, NETWORK)
     assert play_flows(schedule, named(jobs)).round_s == pytest.approx(schedule.round_s)

@@ -1,4 +1,4 @@
-"""Bars of planning: they say no where one is not met."""
+"""Bars of planning fail if they are not met."""
 
 from studies.frame import StudyResult
 from studies.turns.planning import QUICK, PlanningCell, PlanningRow, run_planning
@@ -13,7 +13,7 @@ def test_a_bar_that_is_not_met_is_a_no() -> None:
     assert holds == {
         "flips, swaps, restarts over best partition, gangs": False,
         "flips, swaps, restarts over best partition, gangs: worst": False,
-        "tdm over joint optimum": False,  # two instances leave the mean too open
+        "tdm over joint optimum": False,  # two instances are too few for the mean
         "tdm over joint optimum: worst": True,
         "mean JCT exclusive / pairs, load 0.8": False,
         "flips over best partition, gangs": None,

@@ -1,4 +1,4 @@
-"""Sweeps at flow level: what they must show whatever the figures are."""
+"""Sweeps at flow level: properties that hold whatever the figures are."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from studies.turns.sweeps import SWEEPS, SweepCell, run_sweep
 
 
 def values(sweep: str, x: float) -> dict[str, float]:
-    """With bytes over rates alone: nothing is calibrated."""
+    """Return values from bytes over rates alone, without calibration."""
     return {row.series: row.value for row in run_sweep(SweepCell(sweep, x, 1, calibrated=None))}
 
 

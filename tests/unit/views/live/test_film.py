@@ -1,4 +1,4 @@
-"""Frames that are kept: what a replay leaves in a switch is what the run has left there."""
+"""Kept frames: a replay leaves a switch in the state that the run left."""
 
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ from p4reduce.views.live.session import NotOffered, VirtualSource
 from tests.support.effort import examples
 
 QUICK = 1e15
-"""picoseconds in a second: paced, and as good as at once"""
+"""picoseconds per second: paced, but practically at once"""
 LOSSY = FaultOptions(loss=0.02, duplicate=0.02, reorder=0.02)
 RUNS = [
     Experiment(topology="star:hosts=3,servers=1", elements=3_000, lanes=64),
@@ -25,7 +25,7 @@ RUNS = [
 
 
 class Slices(LivePlayer):
-    """Is asked again after so many events."""
+    """A player that is called again after ``many`` events."""
 
     many = 40
 
@@ -44,7 +44,7 @@ def filmed(experiment, player=None):
 
 
 def same_state(film):
-    """Switches of which a replay of the last reel leaves other registers than the run: none."""
+    """Return the switches whose registers differ from the run's after a replay of the last reel: must be empty."""
     reel = film._reels[-1]
     different = []
     for name, device in film._devices().items():
@@ -65,7 +65,7 @@ def test_a_replay_leaves_what_the_run_left(experiment):
 
 
 def test_frames_go_on_as_the_run_sent_them():
-    """Of all copies that replays send, those are found on the links that were neither lost nor changed by a queue."""
+    """Every copy that replays send is on the links, unless lost or changed by a queue."""
     film = filmed(RUNS[0]).film
     first, last = film.times()
     flights = film.flights(first, last)
@@ -95,7 +95,7 @@ def test_reels_are_cut_and_the_oldest_go(monkeypatch):
 
 @pytest.mark.parametrize("switched", range(examples(2, 40)))
 def test_what_begins_in_the_midst_of_a_run_knows_its_switches(switched):
-    """Filming begins and ends after some slices; a replay of what came since is right."""
+    """Filming begins and ends after some slices; a replay of the reels since then is right."""
 
     class Switching(Slices):
         slices, many = 0, 7 + switched
@@ -109,7 +109,7 @@ def test_what_begins_in_the_midst_of_a_run_knows_its_switches(switched):
     player = filmed(RUNS[1], Switching(speed=None if switched % 2 else QUICK))
     film = player.film
     if not film.records:
-        film.record(True)  # nothing comes any more: the last reel alone is not the run's end
+        film.record(True)  # nothing follows: the last reel alone is not the run's end
         return
     if film._reels[-1].devices:
         assert same_state(film) == []
@@ -162,7 +162,7 @@ def test_a_capture_goes_on_beside_a_film(tmp_path):
 
 
 def test_a_watched_run_chooses_its_speed_by_its_progress(monkeypatch):
-    """Half a minute of a clock that goes on by itself; afterwards ever quicker, in the end at full speed."""
+    """Half a minute of an advancing clock, then ever faster, and at full speed in the end."""
     clock = [0.0]
     monkeypatch.setattr("p4reduce.views.live.player.time.perf_counter", lambda: clock[0])
     from p4reduce.views.live.player import FREE, SLOWEST_PS, TWICE_S, WATCH_S, _Watched

@@ -1,4 +1,4 @@
-"""A playground: errors have their line, whatever is written ends in time, and no file is overwritten unseen."""
+"""A playground: errors have their line, any text ends in time, and no file is overwritten unseen."""
 
 import http.client
 import json
@@ -29,7 +29,7 @@ TEXTS = {"program": PROGRAM, "entries": ENTRIES, "packets": PACKETS}
 
 
 def tried(folder, **texts):
-    """What comes of these texts, in this process."""
+    """Return the playground's result for these texts, in this process."""
     names = {which: f"my.{which}" for which in WHICH}
     more = {"path": str(folder / "my.p4"), "names": names, "defines": {}, "folders": [], "port": 1}
     return attempt({**TEXTS, **more, **texts})

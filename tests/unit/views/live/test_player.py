@@ -1,4 +1,4 @@
-"""A run that is looked at is the same run; held and stepped time stands where it should."""
+"""A watched run equals an unwatched one; pausing and stepping stop time at the right moment."""
 
 import threading
 
@@ -12,7 +12,7 @@ from p4reduce.views.live.moments import LEAST, Moment, MomentHistory
 from p4reduce.views.live.player import LivePlayer
 
 SMALL = Experiment(topology="star:hosts=3,servers=1", elements=20_000, lanes=64)
-LONG_S = 300  # code may have to be compiled first
+LONG_S = 300  # includes compilation
 
 
 @pytest.mark.parametrize("plan", ["steiner", "ring", "ps"])
@@ -41,7 +41,7 @@ def test_the_last_moment_is_the_end():
 
 
 class Held:
-    """A run in a thread of its own that begins paused."""
+    """A run in a thread that begins paused."""
 
     def __init__(self, experiment=SMALL):
         self.player = LivePlayer(paused=True)
@@ -87,7 +87,7 @@ def test_a_held_run_goes_by_steps_and_on():
 def test_a_slow_run_can_be_paused_and_asked():
     held = Held()
     with held as player:
-        player.pace(1e6)  # far too slow to end
+        player.pace(1e6)  # far too slow to finish
         player.go()
         held.await_that(lambda: len(player.history) > 3)
         player.pause()

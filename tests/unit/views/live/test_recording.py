@@ -1,4 +1,4 @@
-"""Recordings: what was seen is read back, and what is no recording is refused in one line."""
+"""Recordings: data is read back, and other files are refused in one line."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ EVIL = "<script>alert(1)</script>\u202e"
 
 @pytest.fixture(scope="module")
 def seen():
-    """A run, and what was taken down of it."""
+    """A run, and its recording."""
     player = LivePlayer()
     source = VirtualSource(f"a tensor {EVIL}", player)
     with observing(player.attach):
@@ -83,7 +83,7 @@ def test_recordings_beside_each_other_show_the_same_time(seen, tmp_path):
     source, result = seen
     one = recording.read(recording.write(tmp_path / recording.FILE, source))
     (tmp_path / "result.json").write_text(to_file(result))
-    end = recording.of_result(result)  # ends when the other one does not: one moment, at its end
+    end = recording.of_result(result)  # a result has one moment, at its end
     both = recording.beside([("tree", one), ("tree again", one), ("end", end)])
     scene, links = both.scene(), len(one.scene()["links"])
     assert {node["name"] for node in scene["nodes"]} >= {"1:s1", "2:s1", "3:s1"}
@@ -99,7 +99,7 @@ def test_recordings_beside_each_other_show_the_same_time(seen, tmp_path):
         ]
     slots = both.view(WantedView(switch="2:s1", job="2:1.0"))["slots"]
     assert slots["rows"] == one.view(WantedView(switch="s1", job="1.0"))["slots"]["rows"]
-    late = recording.beside([("a", one), ("b", _later(one))])  # over: bytes stay, nothing is under way
+    late = recording.beside([("a", one), ("b", _later(one))])  # after its end: bytes stay, nothing is in flight
     rows = late.view(WantedView())["links"][:links]
     assert [row[0] for row in rows] == [row[0] for row in one.view(WantedView())["links"]]
     assert {(row[1], row[2]) for row in rows} == {(0.0, 0.0)}

@@ -1,4 +1,4 @@
-"""The server: whom it answers, what it says, what it refuses; over real sockets on loopback."""
+"""The page's server: authentication, answers and refusals, over loopback sockets."""
 
 import contextlib
 import http.client
@@ -19,7 +19,7 @@ from p4reduce.views.live.player import LivePlayer
 from p4reduce.views.live.session import LiveServer, VirtualSource
 
 SMALL = Experiment(topology="star:hosts=3,servers=1", elements=20_000, lanes=64)
-LONG_S = 300  # code may have to be compiled first
+LONG_S = 300  # includes compilation
 
 
 class Page:
@@ -62,7 +62,7 @@ def ended():
 
 @pytest.fixture
 def held():
-    """A page of a run that is paused in its midst."""
+    """A page of a run that is paused midway."""
     player = LivePlayer(paused=True)
     source = VirtualSource("a tensor", player)
     results = []
@@ -182,7 +182,7 @@ def test_the_scene_has_the_network_the_tree_and_a_drawing(ended):
     assert [row["kind"] for row in job["tree"]].count("worker") == 3
     assert len(scene["links"]) == 8
     assert scene["svg"].count("data-from") == 8
-    assert "style=" not in scene["svg"]  # the page's policy forbids it
+    assert "style=" not in scene["svg"]  # forbidden by the page's content security policy
 
 
 def test_a_page_that_was_opened_before_there_is_a_network_says_so():
@@ -230,7 +230,7 @@ def test_the_stream_says_where_the_run_stands(held):
 
 
 def test_slots_say_who_is_missing(held):
-    """Workers leave one by one: step until a slot waits, and hold what it says against the switch's register."""
+    """Workers leave one by one: step until a slot waits, and compare its report with the switch's register."""
     player = held.server.source.player
     scene = held.ask("scene")
     (switch,) = scene["jobs"][0]["switches"]
@@ -307,7 +307,7 @@ server.close()
 
 
 def test_a_request_that_waits_is_read_before_connections_behind_it_take_its_place():
-    """Connections wait while what answers is imported; the first of them is not closed to make room for the last."""
+    """Connections wait during an import; the first of them is not closed to make room for the last."""
     source = VirtualSource("a tensor", LivePlayer())
     source.end = "the run has ended"
     server = LiveServer(source)
@@ -332,7 +332,7 @@ def test_a_request_that_waits_is_read_before_connections_behind_it_take_its_plac
 
 
 def test_who_asks_without_the_token_and_never_reads_is_closed_and_keeps_nobody_away(monkeypatch):
-    """A connection is not busy because of what anybody may ask for."""
+    """Requests without the token do not make a connection count as busy."""
     monkeypatch.setattr(application, "IDLE_S", 1.0)
     player = LivePlayer()
     source = VirtualSource("a tensor", player)
@@ -344,7 +344,7 @@ def test_who_asks_without_the_token_and_never_reads_is_closed_and_keeps_nobody_a
             stranger = held.enter_context(socket.socket())
             stranger.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
             stranger.connect(("127.0.0.1", server.port))
-            stranger.sendall(line * 600)  # their answers are more than what buffers hold
+            stranger.sendall(line * 600)  # the answers exceed the buffers
             strangers.append(stranger)
         assert "topology" in Page(server).ask("scene")
         poll = select.poll()

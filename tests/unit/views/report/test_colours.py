@@ -1,4 +1,4 @@
-"""Colours say what was counted; names and curves that would cover each other are told apart."""
+"""Colours encode counts; names and curves that would overlap are distinguishable."""
 
 import re
 from itertools import combinations, pairwise

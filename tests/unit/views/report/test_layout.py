@@ -1,4 +1,4 @@
-"""Drawings: nodes apart, levels in rows, maps as on the map."""
+"""Drawings: distinct node positions, levels in rows, geographic positions on maps."""
 
 import math
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""The report: complete, self-contained, well-formed, and safe whatever a result file says."""
+"""The report: complete, self-contained, well-formed, and safe for any result file."""
 
 import dataclasses
 import json
@@ -34,7 +34,7 @@ def results():
 
 @pytest.fixture(scope="module")
 def trained(results):
-    """With curves on them; the values stand for a training that would take longer."""
+    """Return results with training curves; made-up values replace a long training."""
     return [dataclasses.replace(result, training=training(scale)) for scale, result in enumerate(results, 1)]
 
 
@@ -62,7 +62,7 @@ def test_the_clock_of_a_training_is_named(trained):
 
 
 class Checker(HTMLParser):
-    """Every element is closed by its own end, in order."""
+    """Parser that checks that every element is closed in order."""
 
     def __init__(self):
         super().__init__()
@@ -193,8 +193,8 @@ def test_curves_run_from_left_to_right(factor):
     assert len(lines) == 2
     for line in lines:
         points = [tuple(map(float, point.split(","))) for point in line.get("points").split()]
-        assert points == sorted(points)  # time to the right
-        assert [y for _, y in points] == sorted(y for _, y in points)  # falling values go down
+        assert points == sorted(points)  # time runs to the right
+        assert [y for _, y in points] == sorted(y for _, y in points)  # falling values go down the page
     words = [text.text for text in chart.iter(f"{SVG}text")]
     assert ("virtual time, logarithmic" in words) == (factor > 3)
 
@@ -225,7 +225,7 @@ def test_a_file_stands_alone(results):
 
 
 def luminance(colour):
-    """Relative luminance, WCAG 2.2."""
+    """Return the relative luminance (WCAG 2.2)."""
     parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

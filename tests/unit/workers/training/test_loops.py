@@ -22,7 +22,7 @@ pytest.importorskip("sklearn", reason="the digits come with scikit-learn (pip in
 
 
 class LocalGroup:
-    """Sums in shared memory; stands for the network, so that only the training is tested."""
+    """Sums in shared memory in place of the network, so that only the training is tested."""
 
     def __init__(self, size, server=False):
         self.size = size
@@ -123,7 +123,7 @@ def test_figures_and_declared_time():
     task = TrainingTask(options, 0, 8)
     assert task.iterations == 5
     assert all([(rank, name) for rank, name, _ in group.records].count((rank, LOSS)) == 5 for rank in range(8))
-    assert [rank for rank, name, _ in group.records if name == ACCURACY] == [0, 0, 0]  # after 2, 4 and the last
+    assert [rank for rank, name, _ in group.records if name == ACCURACY] == [0, 0, 0]  # after steps 2, 4 and the last
     assert group.elapsed == pytest.approx([5 * 6 * 32 * (64 * 480 + 480 * 480 + 480 * 10) / 1e12] * 8)
 
 

@@ -26,12 +26,12 @@ pytestmark = pytest.mark.skipif(not SUPPORTED, reason="real time needs Linux on 
 
 LANES = 64
 PATIENCE_S = 60.0
-"""for what takes milliseconds on an idle machine"""
+"""time limit for steps that take milliseconds on an idle machine"""
 TIMING = Timing(initial_ps=200 * PS_PER_MS, min_ps=20 * PS_PER_MS, max_ps=500 * PS_PER_MS, retries=200)
 
 
 class Host:
-    """One participant: its endpoints, its port, and who drives them."""
+    """A participant: its endpoints, its port, and their driver."""
 
     def __init__(self, address: HostAddress, *, remote: tuple[str, int] | None = None, rate_bps: int = 0) -> None:
         self.address = address
@@ -56,7 +56,7 @@ def stack() -> Iterator[ExitStack]:
 
 
 def addresses(count: int) -> list[HostAddress]:
-    """Loopback addresses that nobody else is likely to use, at a port that is free at the first of them."""
+    """Return unusual loopback addresses, with a port that is free at the first of them."""
     base = 0x7F000000 | int.from_bytes(os.urandom(2), "big") << 8 | 1
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind((str(HostAddress(0, base)).split(":")[0], 0))
@@ -65,7 +65,7 @@ def addresses(count: int) -> list[HostAddress]:
 
 
 def together(hosts: list[Host], operations: list[Post]) -> None:
-    """All take part in one collective, each in a thread of its own."""
+    """Let all hosts take part in one collective, each in a thread."""
     errors: list[BaseException] = []
 
     def carry_out(host: Host, operation: Post) -> None:
@@ -85,7 +85,7 @@ def together(hosts: list[Host], operations: list[Post]) -> None:
 
 
 def eventually(happened: Callable[[], bool], what: str) -> None:
-    """Wait for what another thread does."""
+    """Wait until another thread has made a condition true."""
     pause = threading.Event()
     for _ in range(600):
         if happened():
@@ -118,7 +118,7 @@ def make_ring(stack: ExitStack, size: int, congestion: Congestion, *, rate_bps: 
 
 
 def test_a_batch_has_the_highest_class_first_and_within_it_takes_turns(stack: ExitStack) -> None:
-    """Three jobs at one host whose server is a socket that only listens: in which order their frames leave."""
+    """Three jobs at one host, whose server is a listening socket: the order in which their frames leave."""
     own, server = addresses(2)
     listening = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     listening.bind((str(server).split(":")[0], server.udp))
@@ -146,7 +146,7 @@ def test_a_ring_over_plain_sockets(stack: ExitStack, congestion: Congestion) -> 
     eventually(lambda: not any(host.driver and host.driver.lingering for host in hosts), "the last acknowledgement")
     seen = [host.port.counts() for host in hosts]
     firsts = sum(status.frames_sent - status.resends for status in (host.endpoints.status(0) for host in hosts))
-    dropped = sum(one.dropped for one in seen)  # on loopback only where a socket's buffer is full
+    dropped = sum(one.dropped for one in seen)  # on loopback only if a socket's buffer is full
     assert firsts - dropped <= sum(one.first_frames for one in seen) <= firsts
     assert all(one.unclaimed == 0 for one in seen)
 
@@ -162,7 +162,7 @@ def test_a_port_sends_no_faster_than_its_link(stack: ExitStack) -> None:
     took_s = time.monotonic() - began
     same_bytes(arrays, expected)
     for status in statuses:
-        on_the_link = status.bytes_sent + 24 * status.frames_sent  # none is shorter than 60 bytes
+        on_the_link = status.bytes_sent + 24 * status.frames_sent  # no frame is shorter than 60 bytes
         assert on_the_link > 160_000
         assert took_s >= on_the_link * 8 / rate_bps - bucket_s - wire.frame_bytes(LANES) * 8 / rate_bps
 
@@ -188,7 +188,7 @@ def test_a_parameter_server_answers_while_its_caller_does_something_else(stack: 
         ],
     )
     same_bytes([*arrays, total], expected)
-    # A worker that asks for what it has: nobody is in a collective, the server's own thread answers.
+    # A worker asks for a result that it has: outside of collectives, the server's thread answers.
     answered = server.endpoints.status(0).frames_sent
     header = wire.headers(1, type=wire.PacketType.ASK, job=1, epoch=0, resend=1, seq=312)
     again = wire.pack(header)[0]
@@ -197,7 +197,7 @@ def test_a_parameter_server_answers_while_its_caller_does_something_else(stack: 
 
 
 def test_marks_of_congestion_are_seen_on_plain_sockets(stack: ExitStack) -> None:
-    """CE travels in the IPv4 header, which a plain socket does not show as payload."""
+    """CE is in the IPv4 header, which a plain socket does not deliver as payload."""
     (host,) = make_ring(stack, 1, Congestion())
     header = wire.headers(2, type=wire.PacketType.PUSH, job=1, epoch=0, seq=5)
     frames = wire.pack(header, np.zeros((2, LANES), np.int32))

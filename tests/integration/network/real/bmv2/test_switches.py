@@ -1,6 +1,6 @@
 """BMv2 processes: programmed over P4Runtime, their failures explained, none of them left behind.
 
-Each case runs in namespaces of its own, so that the ports of P4Runtime and Thrift are free.
+Each case runs in separate namespaces, so that the ports of P4Runtime and Thrift are free.
 """
 
 import os
@@ -66,7 +66,7 @@ def registers_can_be_read(switches: Bmv2Switches) -> None:
 
     cli = find_cli(switches.bmv2)
     if cli is None or subprocess.run([cli, "--help"], capture_output=True, check=False).returncode != 0:
-        return  # it needs Python's Thrift, which not every package of BMv2 brings
+        return  # needs Python's Thrift, which some BMv2 packages lack
     assert switches.read_registers("s1", REGISTER) == [0]
     assert set(switches.read_registers("s1", SLOTS)) == {0}
     assert switches.read_registers("s1", REGISTER, 0) == [0]

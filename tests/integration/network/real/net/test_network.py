@@ -1,6 +1,6 @@
-"""Networks of namespaces: what a host sends is what a switch's port shows, and nothing is left behind.
+"""Networks of namespaces: frames that a host sends appear at the switch's port, and nothing is left behind.
 
-Each test runs a function of this file in a process of its own, in namespaces of its own.
+Each test runs a function of this file in a separate process and separate namespaces.
 """
 
 import errno
@@ -64,7 +64,7 @@ def incoming(port: socket.socket) -> bytes:
 
 
 def forward(frame: bytes, topology: Topology, host: str) -> bytes:
-    """As a switch would: the MACs of the next hop."""
+    """Set the MACs of the next hop, as a switch would."""
     return topology.node(host).mac.to_bytes(6, "big") + frame[:6] + frame[12:]
 
 
@@ -81,17 +81,17 @@ def a_host_sends_and_another_receives(spec: str) -> None:
         assert frame[:6] == topology.node("s1").mac.to_bytes(6, "big")
         assert frame[6:12] == topology.node("h1").mac.to_bytes(6, "big")
         assert frame[26:34] == bytes([10, 0, 0, 1, 10, 0, 0, 2])
-        assert frame[34:] == struct.pack("!HHHH", UDP_PORT, UDP_PORT, 13, 0) + b"hello"  # checksum 0: none
+        assert frame[34:] == struct.pack("!HHHH", UDP_PORT, UDP_PORT, 13, 0) + b"hello"  # checksum 0 means none
         into.send(forward(frame, topology, "h2"))
         assert receiver.communicate(timeout=200)[0] == "b'hello' ('10.0.0.1', 9400)\n"
-        # A switch that aggregates is addressed by its own address, which no host has.
+        # An aggregating switch has its own address.
         network.popen("h1", [sys.executable, "-c", SEND, topology.node("s1").ip_text, "push"])
         assert incoming(out)[:6] == topology.node("s1").mac.to_bytes(6, "big")
     assert names() == ["lo"]
 
 
 def tcp_crosses_without_offloads(spec: str) -> None:
-    """A relay in Python forwards whole segments: none is larger than a frame, every checksum is right."""
+    """A Python relay forwards whole segments: none exceeds a frame, and every checksum is right."""
     topology = load(spec)
     with RealNetwork(topology, name="test") as network:
         ends = {host: packets(network.switch_interfaces["s1"][port]) for port, host in ((1, "h1"), (2, "h2"))}
@@ -124,7 +124,7 @@ def tcp_crosses_without_offloads(spec: str) -> None:
 
 
 def every_link_carries(spec: str, *, relayed: bool) -> None:
-    """What is sent into one end of a link, or of half a link, comes out of its other end."""
+    """Frames sent into one end of a link, or of half a link, leave at the other end."""
     topology = load(spec)
     with RealNetwork(topology, name="test", shape=True, relayed=relayed) as network:
         assert len(network.relays) == (len(topology.links) if relayed else 0)
@@ -190,7 +190,7 @@ def a_host_runs_for_ever(spec: str) -> None:
 
 
 class NoTokenBucket:
-    """What a kernel without tbf answers; this one may have it."""
+    """Answer of a kernel without tbf, which this kernel may have."""
 
     def __init__(self) -> None:
         self.status: dict[str, bool] = {}
@@ -215,7 +215,7 @@ def shape_twice() -> None:
 
 
 def one_after_the_other() -> None:
-    """In one process: starting one costs more than these."""
+    """Run several checks in one process, since starting a process costs more."""
     for spec, relayed in ((TREE, False), (TREE, True), (STAR, True)):
         every_link_carries(spec, relayed=relayed)
         assert names() == ["lo"]
@@ -230,7 +230,7 @@ def test_a_host_sends_and_another_receives() -> None:
 
 
 def test_a_host_sends_and_another_receives_in_a_user_namespace() -> None:
-    from tests.support.real import rootless  # here: as a script this file sees nothing of the other tests
+    from tests.support.real import rootless  # imported here, as the file also runs as a script
 
     if (reason := rootless.why_not()) is not None:
         pytest.skip(reason)

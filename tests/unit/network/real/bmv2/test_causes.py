@@ -1,4 +1,4 @@
-"""Finding BMv2, and saying why one did not start."""
+"""Search for BMv2, and explanations why it did not start."""
 
 import shutil
 import signal
@@ -29,7 +29,7 @@ def program(path: Path, text: str) -> Path:
 
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that alone is on PATH."""
+    """An empty folder as the only one on PATH."""
     monkeypatch.delenv(bmv2.VARIABLE, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -85,14 +85,14 @@ def test_it_is_taken_out_of_the_docker_image_once(
     docker = program(nowhere / "docker", FAKE_DOCKER)
     inside = nowhere / "inside" / bmv2.PROGRAM
     inside.parent.mkdir()
-    shutil.copy("/bin/ls", inside)  # any program with libraries of its own
+    shutil.copy("/bin/ls", inside)  # any program with shared libraries
     found = bmv2.find_bmv2()
     assert found is not None
     assert found.origin == "Docker image p4lang/p4c"
     cache = tmp_path / "cache"
     assert [path.name for path in (cache / "p4reduce" / "bmv2").iterdir()] == ["0123456789abcdef"]
     assert all(str(cache) in part for part in found.command if part != "--library-path")
-    docker.write_text(FAKE_DOCKER.replace("run)", "run) exit 1;;\nno)"))  # it is not asked again
+    docker.write_text(FAKE_DOCKER.replace("run)", "run) exit 1;;\nno)"))  # docker is not called again
     shutil.rmtree(inside.parent)
     assert bmv2.find_bmv2() == found
     assert "GNU coreutils" in subprocess.check_output([*found.command, "--version"], text=True)

@@ -1,4 +1,4 @@
-"""Programs that clone, resubmit and recirculate do in real time what `Device.inject` does."""
+"""Programs that clone, resubmit and recirculate behave in real time as with `Device.inject`."""
 
 import json
 

@@ -1,6 +1,6 @@
 """A port's link in real time: rate, delay, strict priorities, ECN and faults, as in virtual time.
 
-Times are only ever compared from below: a busy machine makes everything later, and nothing earlier.
+Times have lower bounds only: a busy machine makes everything later, and nothing earlier.
 """
 
 import time
@@ -23,7 +23,7 @@ def number(frame: bytes) -> int:
 
 
 def through(net: Lab, count: int, *, first: int = 0, job: int | None = None) -> list[bytes]:
-    """Frames that enter together by port 1 and leave by port 2."""
+    """Send frames into port 1 at once; return those that leave by port 2."""
     frames = [net.datagram(1, 2, number=first + place, job=job) for place in range(count)]
     with net.switches.paused():
         for frame in frames:
@@ -41,7 +41,7 @@ def test_a_port_with_a_rate_sends_no_faster_and_in_order(tmp_path):
         found = [net.receive(2) for _ in range(50)]
         seen = net.counters(2).sent
     assert list(map(number, found)) == list(range(50))
-    # When each one left, on the switches' own clock.
+    # Departure times on the switches' clock.
     with RawPcapReader(str(tmp_path / "port.pcap")) as frames:
         left = [meta.sec * 10**9 + meta.usec for _, meta in frames]
     assert [later - sooner for sooner, later in pairwise(left)] == [each_ns] * 49
@@ -65,7 +65,7 @@ def test_the_higher_priority_leaves_first_and_full_queues_drop_their_last():
         with net.switches.paused():
             through(net, 30)
             through(net, 5, first=100, job=9)
-        # The first was on the link when the others came; of these, 20 found a place.
+        # The first was on the link when the others arrived; 20 of these found a place.
         expected = [0, *range(100, 105), *range(1, 21)]
         assert [number(net.receive(2)) for _ in expected] == expected
         net.settle(1)

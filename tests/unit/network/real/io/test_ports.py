@@ -1,4 +1,4 @@
-"""Ports: what a system refuses is said in words, and what it changes about frames is put right."""
+"""Ports: the system's refusals are explained, and its changes to frames are repaired."""
 
 import socket
 import struct
@@ -94,7 +94,7 @@ def test_checksums_that_the_sender_left_open_are_completed(protocol, size):
     layer = TCP(sport=5, dport=6) if protocol == "tcp" else UDP(sport=5, dport=6)
     whole = bytes(Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / IP(dst="10.0.0.9") / layer / bytes(size))
     field = 34 + (16 if protocol == "tcp" else 6)
-    frame = np.frombuffer(whole + bytes(3), np.uint8).copy()  # with padding, which is not summed
+    frame = np.frombuffer(whole + bytes(3), np.uint8).copy()  # with padding, which the checksum excludes
     pseudo = whole[26:34] + struct.pack("!HH", 6 if protocol == "tcp" else 17, len(whole) - 34)
     total = sum(struct.unpack(f"!{len(pseudo) // 2}H", pseudo))
     frame[field : field + 2] = list(struct.pack("!H", (total & 0xFFFF) + (total >> 16)))

@@ -1,4 +1,4 @@
-"""Folders of runs: taken, refused, found stale after a kill; only what belongs to a dead run is ended."""
+"""Folders of runs: claimed, refused, found stale after a kill; only leftovers of a dead run are removed."""
 
 import io
 import json
@@ -38,7 +38,7 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def killed_run() -> tuple[str, int]:
-    """A run that was killed, and the process that outlived it."""
+    """A killed run, and a process that outlived it."""
     code = HOLDER.format(path=sys.path, name="broken")
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
@@ -203,7 +203,7 @@ def test_runs_of_another_machine_with_the_same_home_are_left_alone(monkeypatch):
         (here.path.parent / f"{state._NEW}999999999-gone").mkdir()
         monkeypatch.setattr(state.socket, "gethostname", lambda: "other")
         (here.path.parent / f"{state._NEW}999999999-@here-gone").mkdir()
-        monkeypatch.setattr(state.NetProcess, "alive", property(lambda _: False))  # its boot is another one
+        monkeypatch.setattr(state.NetProcess, "alive", property(lambda _: False))  # recorded before a reboot
         assert state.remove_stale(also_alive=True) == state.Cleaned((), 0, ("here",))
         assert here.path.is_dir()
         with pytest.raises(RealError, match="a run named 'here' is there already"):
@@ -212,7 +212,7 @@ def test_runs_of_another_machine_with_the_same_home_are_left_alone(monkeypatch):
 
 
 def test_a_guardian_waits_until_its_owner_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The owner's end of the pipe is closed before the owner has ended: it would still be taken for alive."""
+    """The owner's pipe closes before the owner has ended, so it would still count as alive."""
     stays = (
         f"import sys; from {state.__name__} import RunFolder; own = RunFolder(); print(flush=True); sys.stdin.read()"
     )
