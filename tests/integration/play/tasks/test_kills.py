@@ -1,7 +1,7 @@
 """The orchestrator is killed at every step; the next one goes on, and the tasks' bytes stay the same.
 
 A kill is an exception that is not handled, after which controller, store and orchestrator are thrown away: their writes
-to the database and to switches stay, their memory is lost. `test_orchestrator_processes.py` does it with SIGKILL.
+to the database and to switches stay, their memory is lost. `test_processes.py` does it with SIGKILL.
 """
 
 import random
