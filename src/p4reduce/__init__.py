@@ -3,8 +3,6 @@
 What is named here stays; a change of it is announced in CHANGELOG.md. Names are looked up when they are first used.
 """
 
-import atexit
-import gc
 import os
 from typing import TYPE_CHECKING, Any, Final
 
@@ -58,7 +56,6 @@ def connect(*, patience_s: float | None = None) -> "Communicator":
 
     patience_s: wall-clock seconds that it waits for the others in a collective; None: as long as the group does.
     """
-    atexit.register(gc.freeze)  # a third of a short rank's time: Python looks through all objects again at its end
     from p4reduce.group.communicator import Communicator  # noqa: PLC0415  (keeps `import p4reduce` light)
     from p4reduce.group.remote import SPEC  # noqa: PLC0415
     from p4reduce.group.remote import connect as connect_remote  # noqa: PLC0415
