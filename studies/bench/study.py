@@ -86,93 +86,98 @@ class BenchSettings:
     Attributes
     ----------
     seeds : tuple of int
-        Of losses and arrivals, in virtual time.
+        Seeds of lost frames and of random senders' arrivals, in virtual time; each part has one run for each of its
+        seeds.
     loss_seeds : int
-        The first so many seeds are those of losses.
+        Number of seeds, from the first, in the parts loss and heavy.
     lanes : tuple of int
-        Of the embedded switch, the fabric and sockets: 64, 256.
+        Lanes a packet, 64 or 256, in the parts about the embedded switch, the fabric and sockets.
     slots : tuple of int
-        Of the embedded switch, powers of two.
+        Slots of the embedded switch's registers, powers of two.
     rounds : int
-        The least of so many rounds counts.
+        Rounds of each measurement of the embedded switch, at least 2; the fastest one counts.
     entries : tuple of int
-        Of exact tables.
+        Entries of an exact table, in the parts tables and locks.
     scanned : int
-        Entries of LPM and ternary tables.
+        Entries of an LPM or ternary table in the part tables, and entries written in the part writes.
     interpreted_chunks : int
-        Chunks of 8 packets for the interpreter.
+        Chunks of 8 packets that the interpreter processes in the part packets.
     programs : tuple of str
-        Of bmv2-push: commits, or folders like p4src/compiled.
+        P4 programs that the part bmv2-push compares: git commits, or folders like p4src/compiled.
     bmv2_chunks : int
-        Chunks of 8 packets in each of BMv2's rounds.
+        Chunks of 8 packets in each round on BMv2.
     switches : tuple of int
-        Of racks and forwarding.
+        Numbers of switches in the parts racks and forwarding.
     threaded : tuple of int
-        Switches of the networks of threads.
+        Numbers of switches in the part threads.
     threads : int
-        That share a network's windows.
+        Threads that run the windows of one network in the part threads.
     windows : int
-        Of exchange, without frames.
+        Windows without frames that the part exchange measures.
     frames : int
-        About so many pass in a run of the fabric.
+        Approximate number of frames in a run of the parts about the fabric.
     best_of : int
-        Runs of the fabric and of veth ports, of which the best counts.
+        Runs of each measurement of the fabric, veth ports and UDP sockets; the best one counts.
     elements : int
-        Of the large all-reduce (ResNet-50).
+        Elements of the all-reduce in the part large; the default is the size of ResNet-50.
     k : tuple of int
-        Fat-trees of plan-job.
+        Ports of a switch in the fat-trees of the part plan-job.
     networkx_up_to : int
-        Largest k that networkx gets.
+        Largest k for which the part plan-job runs networkx, too; 0: never.
     capable : tuple of float
-        Shares of switches that can aggregate, of plan-job.
+        Shares of switches that can aggregate, 0 to 1, in the part plan-job.
     policy : str
-        Of plan-job and plan-tasks.
+        Scheduling policy in the parts plan-job and plan-tasks.
     tasks : int
-        Of plan-tasks.
+        Number of tasks in the part plan-tasks.
     install_switches : int
-        Of plan-install.
+        Number of switches in the part plan-install.
     plan_runs : int
-        Tasks of plan-job; the median counts.
+        Runs of the parts plan-job, plan-install and plan-all; the median counts.
     plan_seed : int
-        Of tasks and loads of planning.
+        Seed of the tasks and link loads in the parts plan-job and plan-tasks.
     plans : tuple of str
-        Of losses and distance: steiner, ring, ps.
+        Plans in the parts bounds, loss and distance: steiner, ring, ps.
     loss_rounds : int
-        Of losses in real time.
+        Rounds of the parts real-udp and real-veth.
     workers : tuple of int
-        Of strangers.
-    topology, plan : str
-        Of targets.
+        Numbers of senders in the part strangers.
+    topology : str
+        Topology in the part targets.
+    plan : str
+        Plan in the part targets.
     target_workers : int
-        Of targets; 0: all of the topology.
+        Number of workers in the part targets; 0: all workers of the topology.
     target_elements : int
-        Of each all-reduce of targets.
+        Elements of each all-reduce in the part targets.
     target_loss : float
-        On every link of targets.
+        Loss rate of each link in the part targets, 0 to 1.
     target_runs : int
-        The median counts.
-    gloo_rounds, gloo_runs : int
-        Of gloo: ours, then the others; medians count.
+        Runs in the part targets; the median counts.
+    gloo_rounds : int
+        Rounds of the part gloo, each with p4reduce first and then the others; medians over rounds count.
+    gloo_runs : int
+        All-reduces of each system in each round of the part gloo; medians count.
     gloo_python : str
-        A Python that has PyTorch.
+        Python interpreter with PyTorch for the part gloo; default: the one that runs the study.
     ports : int
-        Of veth.
+        Ports of the switch in the parts about veth ports and UDP sockets.
     seconds : float
-        Of each run on veth ports.
+        Seconds of each run on veth ports and UDP sockets.
     pairs : int
-        Rounds of live.
+        Rounds of the parts live and live-commands, each with every case once; the part carrying has four times as many.
     live_elements : int
-        Of each all-reduce of live.
+        Elements of each all-reduce in the parts live and live-commands.
     live_topology : str
-        Of live.
+        Topology in the parts live and live-commands.
     starts : int
-        Of what is quick in start; the median is shown.
+        Runs of each quick command in the part start; the median is shown.
     fat_trees : tuple of int
-        Ports of a switch, of scale.
+        Ports of a switch (k) in the fat-trees of the part scale.
     large : int
-        Elements of the large tensors of scale: 16 workers have 64 bytes of arrays for each.
+        Elements of the large tensors in the part scale; arrays of the 16 workers take 64 bytes for each element.
     clone : str
-        Of from-nothing: this repository, for a fresh clone and a wheel (needs PyPI); empty: not done.
+        Git repository that the part from-nothing clones and builds a wheel of (needs PyPI); empty: the part is skipped.
     """
 
     seeds: tuple[int, ...] = tuple(HELD_OUT)
@@ -622,10 +627,9 @@ def _dense(row: Any) -> str:
 def _veth(settings: BenchSettings, part: str, lanes: int) -> list[dict[str, Any]]:
     """Measure frames per second through the embedded switch between veth pairs, in a separate network namespace.
 
-    A thread of the same process loads every port with as many frames as the switch takes; outgoing frames end at
-    interfaces without a listener. Forwarding: UDP from each host to the next. Aggregation: contributions of all
-    workers, whose sums go back to each of them. Rates per core divide by the processor time of the switch's thread
-    instead of wall-clock time; compare these on a machine with other load.
+    A thread of the same process saturates every port; outgoing frames end at interfaces without a listener.
+    Forwarding: UDP from each host to the next. Aggregation: contributions of all workers, whose sums return to each.
+    Rates per core divide by the processor time of the switch's thread; compare these on a machine with other load.
     """
     if not is_entered():
         with tempfile.TemporaryDirectory(prefix="p4reduce-veth-") as folder:

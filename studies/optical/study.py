@@ -53,9 +53,9 @@ class OpticalSettings:
     Attributes
     ----------
     seeds : tuple of int
-        Of the tasks; what takes long has the first few of them.
+        Seeds of the tasks; parts that take long use the first few seeds only.
     small : bool
-        One network, few moves.
+        Whether to use one network and few moves of the searches.
     """
 
     seeds: tuple[int, ...] = tuple(HELD_OUT)
