@@ -333,7 +333,7 @@ DATAPLANE: Final = (
               "loop_ms": f"{compilation.ADDITIONS:,} additions, ms", "x_loop": "least / loop"},
              lambda settings: [partial(compilation.front_end_times, lanes, settings.rounds)
                                for lanes in settings.lanes]),
-    measured("frontend-packets", "CPU ns/packet by who compiled p4src/",
+    measured("frontend-packets", "CPU ns/packet by compiler of p4src/",
              {**LANES_SLOTS, "what": "packet", "p4c_ns": "p4c's, ns", "own_ns": "front end's, ns", "ratio": "ratio"},
              lambda settings: [
                  partial(compilation.packets_of_both, lanes, settings.slots[0], settings.rounds, lambda: None)
@@ -434,7 +434,7 @@ FABRIC: Final = (
                  for lanes in settings.lanes
                  for switches in settings.switches
              ]),
-    measured("threads", "Threads that share the windows of one network, and one thread alone: times as fast",
+    measured("threads", "Speedup of threads that share the windows of one network",
              {"network": "network", "switches": "switches", "partitions": "partitions", "lanes": "lanes",
               "threads": "threads", "alone_ms": "one thread, ms", "by_clock": "by the clock",
               "by_processor": "by processor time"},
@@ -444,14 +444,14 @@ FABRIC: Final = (
                  for lanes in settings.lanes
                  for switches in settings.threaded
              ]),
-    measured("exchange", "A window's end between two processes (MPI), by frames that cross each way",
+    measured("exchange", "Cost of a window's end between two processes (MPI), by frames in each direction",
              {"lanes": "lanes", "frames": "frames", "kB": "kB", "least_us": "least, us", "median_us": "median, us",
               "p99_us": "99 %, us", "passes": "pays from passes a window"},
              lambda settings: [
                  partial(exchange.measure, lanes, settings.windows, settings.frames, settings.best_of)
                  for lanes in settings.lanes
              ], missing=lambda _settings: exchange.why_not()),
-    measured("ns3", "Beside ns-3",
+    measured("ns3", "Comparison with ns-3",
              {"what": "what", "payload_bytes": "UDP payload", "M_hops_per_s": "M packet-hops/s", "x_ns3": "x ns-3"},
              lambda settings: [partial(_ns3, settings)], missing=lambda _settings: fabric.why_not()),
 )  # fmt: skip
@@ -497,7 +497,7 @@ PLANNING: Final = (
                          seed=settings.plan_seed)
                  for load in plans.STATES
              ]),
-    measured("plan-install", "Installing a plan over gRPC, by the clock",
+    measured("plan-install", "Installing a plan over gRPC, wall-clock time",
              {"network": "network", "switches": "switches", "workers": "workers", "ms": "ms"},
              lambda settings: [partial(plans.installing, settings.install_switches, settings.plan_runs)]),
     measured("plan-all", "A plan of all workers of a network",
@@ -544,15 +544,15 @@ LOSSES: Final = (
     Part("loss", "Loss on every link; load: busiest link of a worker over S/b/(1 - p)", virtual.loss_cells,
          virtual.run_loss, virtual.LossRow, by=("topology", "plan", "rate", "elements", "loss"),
          mean=virtual.MEASURES),
-    Part("heavy", "Heavy loss on five switches; frames that overtake each other", virtual.heavy_cells,
+    Part("heavy", "Heavy loss and reordering on five switches", virtual.heavy_cells,
          virtual.run_heavy, virtual.HeavyRow, by=("topology", "rate", "loss", "reorder"),
          mean=("ratio", "times", "asks", "waits", "needless", virtual.MEASURES[-1])),
     *map(_real, real.LINKS),
-    measured("row", f"{guesses.COUNT} collectives in a row, each called when the one before is done, or announced",
+    measured("row", f"{guesses.COUNT} collectives in a row, each called after the previous one, or announced before",
              {"rate": "rate", "elements": "elements", "numbers": "numbers", "announced": "announced", "ratio": "ratio",
               "bar": "bar", "spared": "frames spared", "differences": "differences"},
              lambda _settings: [partial(guesses.in_a_row, *case) for case in guesses.CASES]),
-    measured("guesses", "1 MiB at 100G, each called when the one before is done",
+    measured("guesses", "Guessed exponents: collectives of 1 MiB at 100G, each called after the previous one",
              {"inputs": "inputs", "speculates": "speculates", "ratio": "time / bound", "worst": "the worst",
               "again": "chunks again", "bar": "bar", "differences": "differences"},
              lambda _settings: guesses.guess_cells()),
@@ -560,14 +560,14 @@ LOSSES: Final = (
              {"of": "largest of", "slack": "bits more", "larger": "too small a guess", "smaller": "6 bits too large",
               "operations": "all-reduces with one"},
              lambda _settings: [guesses.wrong_guesses]),
-    measured("guesses-loss", "Time / bound where links lose frames, 100G",
+    measured("guesses-loss", "Guessed exponents on links that lose frames: time / bound, 100G",
              {"elements": "elements", "loss": "loss", "guessed": "guessed", "waiting": "waiting"},
              lambda _settings: [
                  partial(guesses.under_loss, elements, loss)
                  for elements in (guesses.ELEMENTS, 4 * guesses.ELEMENTS)
                  for loss in guesses.LOSSES
              ]),
-    measured("zeros", f"{zeros.ELEMENTS:,} elements, chunks that are zero at all workers",
+    measured("zeros", f"{zeros.ELEMENTS:,} elements, some chunks of which are zero at all workers",
              {"topology": "topology", "rate": "rate", "window": "window", "dense": "dense", "us": "us",
               "ratio": "of dense", "bar": "bar", "differences": "differences"},
              lambda _settings: [
@@ -581,7 +581,7 @@ LOSSES: Final = (
                  for plan in settings.plans
                  for delay in distance.DELAYS
              ]),
-    Part("strangers", "Senders that know nothing of each other on one uplink: frames sent again, for nothing",
+    Part("strangers", "Uncoordinated senders on one uplink: frames resent needlessly",
          lambda settings: [StrangersCell(workers, seed) for workers in settings.workers for seed in settings.seeds],
          run_strangers, StrangersRow, by=("workers",), mean=("resent", "over")),
 )  # fmt: skip
@@ -735,16 +735,16 @@ SOCKETS: Final = (
               "clock_ratio": "clock ratio", "least_ratio": "least CPU ratio", "own": "own share", "moments": "moments",
               "views": "views"},
              lambda settings: [partial(_live, settings)]),
-    measured("live-commands", "p4reduce run, and with --live, where no browser looks",
+    measured("live-commands", "p4reduce run without and with --live, no browser connected",
              {"what": "command", "cpu_s": "CPU s", "ratio": "ratio"},
              lambda settings: [
                  partial(live.measure_commands, settings.live_elements, settings.live_topology, settings.pairs)
              ]),
-    measured("carrying", f"{carrying.RANKS} ranks by a Unix socket and by TLS: an all-reduce, on the clock",
+    measured("carrying", f"{carrying.RANKS} ranks over a Unix socket and over TLS: an all-reduce, wall-clock time",
              carrying.COLUMNS, lambda settings: [lambda: list(carrying.measure(4 * settings.pairs))]),
-    measured("start", "How long a user waits, from nothing compiled to a warm run", start.COLUMNS,
+    measured("start", "Waiting time of a user, from nothing compiled to a warm run", start.COLUMNS,
              lambda settings: [lambda: _waited(start.start_up(settings.starts))]),
-    measured("scale", "What a whole run takes: fat-trees, and large tensors of 16 workers", start.NEEDS,
+    measured("scale", "Resources of a whole run: fat-trees, and large tensors of 16 workers", start.NEEDS,
              lambda settings: [
                  *(partial(_needed, start.fat_tree, k, 20_000) for k in settings.fat_trees),
                  *(partial(_needed, start.large_tensor, settings.large, filed=filed) for filed in (False, True)),
