@@ -86,8 +86,7 @@ class BenchSettings:
     Attributes
     ----------
     seeds : tuple of int
-        Seeds of lost frames and of random senders' arrivals, in virtual time; each part has one run for each of its
-        seeds.
+        Seeds of lost frames and random arrivals: strangers uses all, loss and heavy --loss-seeds, others the first.
     loss_seeds : int
         Number of seeds, from the first, in the parts loss and heavy.
     lanes : tuple of int

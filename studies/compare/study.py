@@ -216,7 +216,7 @@ CHARTS: Final = (
 STUDY: Final = Study(
     "compare",
     "In-network aggregation on equal terms, packet by packet",
-    "In-network aggregation on equal terms: the field's systems, each a P4 program of its own, and p4reduce's plans.",
+    "In-network aggregation on equal terms: published systems, each as a separate P4 program, and p4reduce's plans.",
     CompareSettings,
     QUICK,
     PARTS,

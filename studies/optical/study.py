@@ -513,8 +513,8 @@ CHARTS: Final = (
 STUDY: Final = Study(
     "optical",
     "Grooming AI tasks over lightpaths",
-    "AI tasks over wavelengths, ROADMs and transponders: policies with and without sums on the way, optima of small "
-    "networks, arrivals with re-grooming, and packets.",
+    "AI tasks over wavelengths, ROADMs and transponders: policies with and without aggregation on the way, optima of "
+    "small networks, arrivals with re-grooming, and packets.",
     OpticalSettings,
     QUICK,
     PARTS,

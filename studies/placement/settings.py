@@ -131,7 +131,7 @@ class PlacementSettings:
     cluster_jobs : int
         Jobs that arrive in a run of the flow model.
     seeds : tuple of int
-        Seeds of the runs: of arrivals and jobs in the flow model.
+        Seeds of the part clusters; other parts use the first few of them or have separate seeds.
     points : int
         Number of points, from the first, at which the part calibration compares the flow model with packets.
     knob_data : tuple of str

@@ -386,8 +386,8 @@ CHARTS: Final = (
 STUDY: Final = Study(
     "placement",
     "Network-aware placement: completion times in a flow model held to packets",
-    "Network-aware placement: completion times of a cluster's jobs under placement policies, in a model held to "
-    "packets; sending less, forecasts, inference, a learned policy and telemetry, on packets.",
+    "Network-aware placement: completion times of a cluster's jobs under placement policies, in a flow model checked "
+    "against packets; fewer bytes, forecasts, inference, a learned policy and telemetry, on packets.",
     PlacementSettings,
     QUICK,
     PARTS,

@@ -146,19 +146,19 @@ class PosterSettings:
     access_rates : tuple of str
         Rates of hosts' links in the part sensitivity, in the reference scenario.
     access_elements : tuple of int
-        Model sizes with each of these rates, on packets.
+        Model sizes with each rate of --access-rates, on packets.
     delays : tuple of str
         Delays of all links in the part sensitivity, in the reference scenario; ``real``: those of the graph's
         distances, in
         every wide-area scenario.
     delay_elements : tuple of int
-        Model sizes with each of these delays.
+        Model sizes with each delay of --delays.
     sensitivity_tasks : int
         Tasks for each rate, delay and seed of the part sensitivity.
     sensitivity_seeds : int
         Number of seeds, from the first, in the part sensitivity.
     lambdas : tuple of float
-        Weights of bandwidth against latency in link costs, 0 to 1, in the part weights.
+        Weights of bandwidth against latency in link costs, 0 to 1, in the part weights (scenario germany50-crowded).
     lambda_seeds : int
         Number of seeds, from the first, in the part weights.
     flow_factor : int

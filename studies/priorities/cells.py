@@ -34,7 +34,8 @@ class StudySettings:
     seeds : tuple of int
         Seeds of computing times and of random orders.
     few_seeds : int
-        Number of seeds, from the first, for policies that decide while flows are under way and for sweeps without bars.
+        Number of seeds, from the first, for results without bars: policies that decide while flows are under way,
+        sweeps, learning.
     rounds : int
         Rounds of every job, at least 4.
     elements : int
@@ -57,7 +58,8 @@ class StudySettings:
     identical_phis : tuple of float
         Shares of communication of the jobs without jitter, which compute in lock-step, in the part identical.
     low_phi : float
-        Share of communication at which bars of distinct orders are decided; also that of jobs in all other parts.
+        Share of communication at which bars of distinct orders are decided, and of jobs in the parts apart, single,
+        latency and jitter.
     read_every : str
         Interval between two readings of counters.
     latency : str

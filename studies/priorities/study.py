@@ -225,7 +225,7 @@ CHARTS: Final = (
 STUDY: Final = Study(
     "priorities",
     "Application-aware priorities: jobs that share links, on packets",
-    "Application-aware priorities on packets: what classes, and who gets them, do to jobs that share links.",
+    "Application-aware priorities on packets: effect of traffic classes and their order on jobs that share links.",
     StudySettings,
     QUICK,
     PARTS,

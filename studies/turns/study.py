@@ -362,8 +362,8 @@ CHARTS: Final = (
 STUDY: Final = Study(
     "turns",
     "Taking turns over an optical cross-connect, on packets",
-    "Jobs that take turns over an optical cross-connect: schedules on packets beside formulas and a flow model, sweeps "
-    "at flow level, and planning beside optima.",
+    "Jobs that take turns over an optical cross-connect: schedules on packets, compared with formulas and a flow "
+    "model, sweeps at flow level, and planning, compared with optima.",
     TurnsSettings,
     QUICK,
     PARTS,
