@@ -39,20 +39,20 @@ FRAMEWORKS := $(VENV)/.frameworks
 
 .PHONY: $(shell grep -oE '^[a-z0-9-]+:' $(firstword $(MAKEFILE_LIST)) | tr -d :)
 
-help:  ## this list
+help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(DEMO)  ## train a model through P4 switches, once for each plan; report in out/demo/report.html
 	@$(BIN)/p4reduce demo --out out/demo
 
-test: $(INSTALLED)  ## lint, types and all tests that need no other program
+test: $(INSTALLED)  ## lint, types, and all tests that need no other program
 	+@$(BIN)/python -m tests.support.counted $(MAKE) --no-print-directory checks
 
-checks: $(INSTALLED)  ## the same, without counting the processor time
+checks: $(INSTALLED)  ## like `make test`, without measuring processor time
 	@$(MAKE) --no-print-directory -j2 lint $(WARM)
 	$(BIN)/pytest -n $(JOBS) --dist worksteal
 
-soak-tests: $(WARM)  ## the tests that `make test` leaves out, and more examples of the random ones: before a release
+soak-tests: $(WARM)  ## before a release: tests that `make test` leaves out, and more examples in property-based tests
 	SOAK=1 $(BIN)/pytest -n $(JOBS) --dist worksteal
 
 lint: $(INSTALLED)  ## ruff, mypy, import-linter
@@ -61,61 +61,61 @@ lint: $(INSTALLED)  ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-install: $(WARM)  ## only the virtual environment in .venv
+install: $(WARM)  ## create the virtual environment in .venv, nothing else
 
-p4: $(INSTALLED)  ## compile p4src/ again, without p4c; with it: P4C=/path/to/p4c-bm2-ss or P4C=docker
+p4: $(INSTALLED)  ## compile p4src/ again, without p4c; with p4c: P4C=/path/to/p4c-bm2-ss or P4C=docker
 	@P4C='$(P4C)' $(BIN)/python -m p4reduce.cli.p4_build
 
-same: $(WARM)  ## all that the product says and counts as digests, against tests/data/same: SAME='--only runs', --write or --all
+same: $(WARM)  ## compare all output and counters with the digests in tests/data/same: SAME='--only runs', --write or --all
 	@$(BIN)/python -m tests.support.same --jobs $(JOBS) $(SAME)
 
-soak: $(WARM)  ## TREES=10000 random trees against the golden model
+soak: $(WARM)  ## compare TREES=10000 random trees with the golden model
 	$(BIN)/python -m tests.support.golden.soak --trees $(TREES)
 
-soak-model: $(WARM)  ## MUTANTS=100000 mutated P4 programs on both executors, and ten runs of 250 hosts
+soak-model: $(WARM)  ## run MUTANTS=100000 mutated P4 programs on both executors, and ten networks of 250 hosts
 	$(BIN)/python -m tests.support.mutants --count $(MUTANTS) --large 10
 
-soak-best: $(WARM)  ## COUNT=100 random networks: plan best beside every other plan, and its prediction, on packets
+soak-best: $(WARM)  ## plan `best` against every other plan, and its predicted time against packets, on COUNT=100 random networks
 	$(BIN)/python -m tests.support.soak_best --count $(COUNT) --seed $(SEED)
 
-soak-flow: $(WARM)  ## COUNT=100 random settings on packets and in the flow model (--time flow): how far apart they are; TASKS=--tasks
+soak-flow: $(WARM)  ## error of the flow model (--time flow) against packets, in COUNT=100 random settings; orchestrated tasks: TASKS=--tasks
 	$(BIN)/python -m tests.support.flow_error --count $(COUNT) --seed $(SEED) $(TASKS)
 
-soak-partitions: $(WARM)  ## COUNT=1000 random networks with everything switched on, in windows and in one heap: the same to the last event
+soak-partitions: $(WARM)  ## COUNT=1000 random networks with all features, run in windows and in one heap: identical to the last event
 	$(BIN)/python -m tests.support.partitions --count $(COUNT) --seed $(SEED)
 
-soak-hostile: $(WARM)  ## a million forged frames and P4Runtime requests against models: HOSTILE='--frames N --requests N'
+soak-hostile: $(WARM)  ## send a million forged frames and P4Runtime requests, and compare with models: HOSTILE='--frames N --requests N'
 	$(BIN)/python -m tests.support.hostile $(HOSTILE)
 
-bench: $(WARM)  ## what holds at 10 and 100 Gb/s: time over the lower bound, as a table and CSV in out/bench
+bench: $(WARM)  ## time over the lower bound at 10 and 100 Gb/s, as a table, and as CSV in out/bench
 	$(BIN)/p4reduce sweep --rates 10G,100G --elements 1M --lanes 64,256 --out out/bench
 
-study: $(WARM)  ## a study of docs/, in out/NAME: NAME=poster|placement|turns|priorities|optical|compare|bench STUDY='--quick' or other flags; no NAME: all parts
+study: $(WARM)  ## run a study of docs/ into out/NAME: NAME=poster|placement|turns|priorities|optical|compare|bench STUDY='--quick' or other flags; without NAME: list them
 	@$(BIN)/python -m studies $(if $(NAME),$(NAME) $(if $(filter bench,$(NAME)),,--jobs $(JOBS)),--help) $(STUDY)
 
-figures: $(WARM)  ## the tables of docs/performance.md, printed anew on this machine: FIGURES='--parts loss,row' or other flags (long)
+figures: $(WARM)  ## measure the tables of docs/performance.md on this machine and rewrite them: FIGURES='--parts loss,row' or other flags (long)
 	@$(BIN)/python -m studies bench --docs docs/performance.md --out out/figures $(FIGURES)
 
 # Some parts of the study `bench` at a time; all flags: python -m studies bench --help
-bench-dataplane: PARTS = packets,compilation,frontend,frontend-packets,memory,tables,writes,locks,bmv2,bmv2-push  ## the embedded switch: ns a packet, tables, memory; BMv2 beside it where it is: BENCH=--json
-bench-fabric: PARTS = tree,large,racks,forwarding,ns3,threads,exchange  ## virtual time: passes a second, a 25.6 M-element all-reduce, threads, windows over MPI; ns-3 beside it: NS3_PYTHON=...
-bench-plans: PARTS = plan-job,plan-tasks,plan-install,plan-all  ## planning: ms a job on fat-trees up to k = 64 beside networkx's Steiner trees
-bench-loss: PARTS = bounds,loss,heavy,real-udp,real-veth,row,guesses,wrong-guesses,guesses-loss,zeros,distance  ## what losses cost beside what they may, in virtual and real time: BENCH='--parts zeros' or --json
-bench-strangers: PARTS = strangers  ## senders that know nothing of each other on one uplink: frames sent again, 20 seeds of 8 and of 32
-bench-start: PARTS = start,scale,from-nothing  ## the first hour: --help, the first run and the demo with nothing compiled, a run when all is; fat-trees of 1,024 and 3,456 hosts, large tensors
-bench-real: PARTS = veth-forwarding,veth-aggregation,udp-forwarding,udp-aggregation  ## the embedded switch on veth ports (needs namespaces) and UDP sockets: packets a second, CPU a frame
-bench-live: PARTS = live,live-commands  ## what the live page costs a run, with the page closed and with the page open: BENCH='--pairs 20' or --json
-bench-machines: PARTS = carrying  ## what TLS adds to a collective of ranks on other machines, beside a Unix socket
+bench-dataplane: PARTS = packets,compilation,frontend,frontend-packets,memory,tables,writes,locks,bmv2,bmv2-push  ## the embedded switch: ns a packet, tables, memory; also BMv2 if it is installed: BENCH=--json
+bench-fabric: PARTS = tree,large,racks,forwarding,ns3,threads,exchange  ## virtual time: passes a second, a 25.6 M-element all-reduce, threads, windows over MPI; also ns-3: NS3_PYTHON=...
+bench-plans: PARTS = plan-job,plan-tasks,plan-install,plan-all  ## planning: ms a job on fat-trees up to k = 64, and networkx's Steiner trees for comparison
+bench-loss: PARTS = bounds,loss,heavy,real-udp,real-veth,row,guesses,wrong-guesses,guesses-loss,zeros,distance  ## cost of losses and its limits, in virtual and real time: BENCH='--parts zeros' or --json
+bench-strangers: PARTS = strangers  ## uncoordinated senders on one uplink: frames resent needlessly, 20 seeds of 8 and of 32 senders
+bench-start: PARTS = start,scale,from-nothing  ## waiting times: --help, first run and demo with nothing compiled, a warm run; fat-trees of 1,024 and 3,456 hosts, large tensors
+bench-real: PARTS = veth-forwarding,veth-aggregation,udp-forwarding,udp-aggregation  ## the embedded switch on veth ports (needs namespaces) and UDP sockets: packets a second, CPU time a frame
+bench-live: PARTS = live,live-commands  ## cost of the live page for a run, with the page closed and open: BENCH='--pairs 20' or --json
+bench-machines: PARTS = carrying  ## cost of TLS for a collective of ranks on several machines, compared with a Unix socket
 bench-dataplane bench-fabric bench-plans bench-loss bench-strangers bench-start bench-real bench-live bench-machines: $(WARM)
 	@$(BIN)/python -m studies bench --parts $(PARTS) --out out/$@ $(BENCH)
 
-bench-wrong: $(INSTALLED)  ## processor time of wrong commands, each under half a second, and of helps
+bench-wrong: $(INSTALLED)  ## processor time of invalid commands, each below half a second, and of --help
 	@$(BIN)/python -m tests.support.imports $(BENCH)
 
-slurm-demo: $(WARM)  ## 50 jobs of a real Slurm, hosts by p4reduce and by Slurm itself (needs Slurm): SLURM='--jobs 10' or other flags
+slurm-demo: $(WARM)  ## run 50 jobs of a real Slurm, on hosts chosen by p4reduce and by Slurm (needs Slurm): SLURM='--jobs 10' or other flags
 	@$(BIN)/p4reduce slurm demo $(SLURM)
 
-ray-demo: $(WARM)  ## jobs of a real Ray on the hosts that p4reduce chose (needs Ray, p4reduce[ray])
+ray-demo: $(WARM)  ## run jobs of a real Ray on hosts that p4reduce chooses (needs Ray, p4reduce[ray])
 	@$(BIN)/python -m p4reduce.adapters.ray $(RAY)
 
 # Real time: what to run, by flags of make.
@@ -129,90 +129,90 @@ COLLECTIVE ?=
 REAL = -t '$(TOPO)' --plans '$(PLAN)' --lanes $(LANES) --loss $(LOSS) $(if $(WORKERS),--workers $(WORKERS)) \
   $(if $(MODEL),--model $(MODEL)) $(if $(COLLECTIVE),--collective $(COLLECTIVE))
 
-bmv2-demo: $(WARM)  ## the same sums on real BMv2 as in virtual time: TOPO= PLAN= WORKERS= LANES= LOSS= MODEL=digits COLLECTIVE=
+bmv2-demo: $(WARM)  ## compare sums on real BMv2 with virtual time: TOPO= PLAN= WORKERS= LANES= LOSS= MODEL=digits COLLECTIVE=
 	@$(BIN)/p4reduce confirm --targets bmv2 $(REAL)
 
-netns-demo: $(WARM)  ## the same on the embedded switch between network namespaces: TOPO= PLAN= WORKERS= LANES= LOSS= MODEL=digits COLLECTIVE=
+netns-demo: $(WARM)  ## compare sums of the embedded switch between network namespaces with virtual time: flags as for bmv2-demo
 	@$(BIN)/p4reduce confirm --targets embedded $(REAL)
 
-bmv2-test: $(WARM)  ## every plan on BMv2, embedded and virtual, with and without loss; or one choice: PLAN= TOPO= …
+bmv2-test: $(WARM)  ## every plan on BMv2, the embedded switch and in virtual time, with and without loss; or one combination: PLAN= TOPO= …
 ifneq ($(filter command% environment%,$(origin TOPO) $(origin PLAN) $(origin WORKERS) $(origin LANES) $(origin LOSS) $(origin MODEL) $(origin COLLECTIVE)),)
 	@$(BIN)/p4reduce confirm --targets bmv2,embedded $(REAL)
 else
 	$(BIN)/pytest -m bmv2 -rs
 endif
 
-bmv2-bench: $(WARM)  ## BMv2 against embedded, and gloo: TOPO= PLAN=(one) WORKERS= LANES=64,256 LOSS= GLOO_PYTHON=
+bmv2-bench: $(WARM)  ## BMv2 against the embedded switch, and gloo: TOPO= PLAN=(one) WORKERS= LANES=64,256 LOSS= GLOO_PYTHON=
 	@$(BIN)/python -m studies bench --parts targets,gloo --topology '$(TOPO)' --target-loss $(LOSS) \
 	  --plan $(if $(filter command% environment%,$(origin PLAN)),'$(PLAN)',steiner) \
 	  --lanes $(if $(filter command% environment%,$(origin LANES)),$(LANES),64$(comma)256) \
 	  $(if $(WORKERS),--target-workers $(WORKERS)) $(if $(GLOO_PYTHON),--gloo-python $(GLOO_PYTHON)) $(BENCH)
 
-real-soak: $(WARM)  ## 100 runs and 20 kills leave nothing: SOAK='--target bmv2 --links veth'
+real-soak: $(WARM)  ## check that 100 runs and 20 kills leave nothing behind: SOAK='--target bmv2 --links veth'
 	$(BIN)/python -m tests.support.real.soak --runs 100 --kills 20 $(SOAK)
 
-clients: $(INSTALLED)  ## environments of P4Runtime clients that the server is tested with (needs PyPI)
+clients: $(INSTALLED)  ## install environments of the P4Runtime clients with which the server is tested (needs PyPI)
 	$(BIN)/python -m tests.support.clients.install
 
-bench-orchestrator: $(WARM)  ## 50 to 5,000 tasks that wait for each other: policy calls, rows, statements, CPU of each
+bench-orchestrator: $(WARM)  ## cost of 50 to 5,000 waiting tasks: policy calls, rows, SQL statements and CPU time of each
 	@$(BIN)/python -m tests.support.orchestrated.cost $(BENCH)
 
-soak-orchestrator: $(WARM)  ## HISTORIES=10000 of tasks, failures and kills between any two steps; 200 kills while a network starts
+soak-orchestrator: $(WARM)  ## HISTORIES=10000 of tasks, with failures and kills between any two steps; 200 kills during a network's start
 	$(BIN)/python -m tests.support.orchestrated.soak --histories $(HISTORIES)
 	$(BIN)/python -m tests.support.orchestrated.starts --kills 200
 
-soak-kills: $(WARM)  ## KILLS=1000 deaths of hosts, processes, links and switches, joins and restarts of switches, in virtual time
+soak-kills: $(WARM)  ## KILLS=1000 failures of hosts, processes, links and switches, joins and switch restarts, in virtual time
 	$(BIN)/python -m tests.support.kills --kills $(KILLS)
 
-soak-loss: $(WARM)  ## RUNS=1000 groups in virtual time that lose a frame of twenty: exact sums, and no rank is excluded
+soak-loss: $(WARM)  ## RUNS=1000 groups in virtual time that lose one frame of twenty: exact sums, and no rank is excluded
 	$(BIN)/python -m tests.support.kills.lossy --runs $(RUNS)
 
-labs-test: $(WARM)  ## every mistake of every lab gets its text (minutes)
+labs-test: $(WARM)  ## check that each mistake of each lab gets its message (minutes)
 	SOAK=1 $(BIN)/pytest -n $(JOBS) tests/unit/course tests/integration/course
 
-live-test: $(WARM)  ## the live page in a headless Chromium: widths, light and dark, keys (needs Debian's chromium, chromium-driver)
+live-test: $(WARM)  ## test the live page in a headless Chromium: widths, light and dark, keys (needs Debian's chromium, chromium-driver)
 	@$(BIN)/python -c 'import selenium' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check selenium
 	LIVE_TESTS=1 $(BIN)/pytest -rs tests/unit/views/live tests/integration/views/live
 
-live-image: $(WARM)  ## docs/images/live.png and beside.png: pages of a run that is paused and of two runs, drawn by a headless Chromium
+live-image: $(WARM)  ## draw docs/images/live.png and beside.png, pages of a paused run and of two runs, in a headless Chromium
 	@$(BIN)/python -c 'import selenium' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check selenium
 	@$(BIN)/python -m tests.support.live_picture
 
-soak-labs: $(WARM)  ## random edits of right solutions, graded and judged from the READMEs alone, and right ones in other styles: SOAK='--labs 03 --edits 1000'
+soak-labs: $(WARM)  ## grade random edits of correct solutions, beside judges that know only the READMEs, and other styles: SOAK='--labs 03 --edits 1000'
 	$(BIN)/python -m tests.support.labs.soak $(SOAK)
 
-labs-mistakes: $(WARM)  ## how many first texts name the cause, of mistakes beyond the tables (minutes): SOAK='--batch second --labs 03'
+labs-mistakes: $(WARM)  ## count the first messages that name the cause, for mistakes beyond the tables (minutes): SOAK='--batch second --labs 03'
 	$(BIN)/python -m tests.support.labs.mistakes $(SOAK)
 
-teach: $(WARM)  ## slides, quizzes and keys of all labs in out/teach, for teachers: LABS='03 14'
+teach: $(WARM)  ## write slides, quizzes and answer keys of all labs to out/teach, for teachers: LABS='03 14'
 	@$(BIN)/python packages/course/teaching/build.py out/teach $(LABS)
 
-labs-likeness: $(WARM)  ## how many disguised copies likeness finds, and how many other pairs it takes for copies (95 %, 2 %): SOAK='--seed 3'
+labs-likeness: $(WARM)  ## rates of disguised copies that likeness finds and of other pairs that it reports (95 %, 2 %): SOAK='--seed 3'
 	$(BIN)/python -m tests.support.labs.likeness $(SOAK)
 
-labs-class: $(WARM)  ## 100 submissions to all labs beside each other, twice: no false verdict, the same reports: STUDENTS=100
+labs-class: $(WARM)  ## grade 100 submissions to all labs in parallel, twice: no false verdict, identical reports: STUDENTS=100
 	$(BIN)/python -m tests.support.labs.classroom --students $(STUDENTS) --jobs $(JOBS)
 
-soak-kills-real: $(WARM)  ## 100 strikes at workers, switches, controllers, the coordinator in real time: SOAK='--target bmv2 --links veth'
+soak-kills-real: $(WARM)  ## 100 failures of workers, switches, controllers and the coordinator in real time: SOAK='--target bmv2 --links veth'
 	$(BIN)/python -m tests.support.kills.real --kills 100 $(SOAK)
 
-soak-hosts: $(WARM)  ## 100 kills of launcher, agents, ranks, ssh and cables on 2 to 4 machines (namespaces; needs root, sshd): SOAK='--mode real'
+soak-hosts: $(WARM)  ## 100 failures of launcher, agents, ranks, ssh and cables on 2 to 4 machines (namespaces; needs root, sshd): SOAK='--mode real'
 	$(BIN)/python -m tests.support.kills.hosts --kills 100 $(SOAK)
 
-soak-group: $(WARM)  ## HISTORIES=10000 of a group's agreement and of its coordinator: deaths, joins, forged messages, clocks that jump
+soak-group: $(WARM)  ## HISTORIES=10000 of a group's agreement and of its coordinator: deaths, joins, forged messages, clock jumps
 	$(BIN)/python -m tests.support.kills.agreed --histories $(HISTORIES)
 	$(BIN)/python -m tests.support.kills.histories --histories $(HISTORIES)
 
-soak-sandbox: $(WARM)  ## 300 attacks on the grader as this user, as one without privileges, without namespaces; 10^6 random messages
+soak-sandbox: $(WARM)  ## 300 attacks on the grader: as this user, as an unprivileged user, without namespaces; 10^6 random messages
 	@$(BIN)/python -m tests.support.soak_sandbox $(SANDBOX)
 
-soak-late: $(WARM)  ## PROGRAMS_LATE=10000 random scripts with stragglers: each late array is in its own tensor once, or reported
+soak-late: $(WARM)  ## PROGRAMS_LATE=10000 random scripts with stragglers: each late array is added once, to its own tensor, or reported
 	@$(BIN)/python -m tests.support.late_tensors --programs $(PROGRAMS_LATE) --seed $(SEED)
 
-soak-live: $(WARM)  ## a live page beside 10,000 idle connections, and 1,000 pauses: SOAK='--connections 1500 --pauses 50'
+soak-live: $(WARM)  ## a live page next to 10,000 idle connections, and 1,000 pauses: SOAK='--connections 1500 --pauses 50'
 	$(BIN)/python -m tests.support.soak_live $(SOAK)
 
-images: $(WARM)  ## draw docs/images/ again
+images: $(WARM)  ## draw the figures of docs/images/ that studies make
 	@mkdir -p docs/images
 	@$(BIN)/python -m studies bench --parts distance --seeds 3 --out out/distance
 	@cp out/distance/figures/distance.svg docs/images/
@@ -220,54 +220,54 @@ images: $(WARM)  ## draw docs/images/ again
 conformance: $(WARM)  ## p4c's STF tests on both executors: P4C=/path/to/p4c-bm2-ss TESTDATA=/path/to/p4c/testdata
 	P4C='$(P4C)' TESTDATA='$(TESTDATA)' $(BIN)/pytest -n $(JOBS) -m stf -rs tests/conformance/test_stf.py
 
-conformance-p4: $(WARM)  ## the front end against p4c's corpus: P4C=/path/to/p4c-bm2-ss TESTDATA=/path/to/p4c/testdata
+conformance-p4: $(WARM)  ## compile p4c's corpus with the front end, and compare: P4C=/path/to/p4c-bm2-ss TESTDATA=/path/to/p4c/testdata
 	P4C='$(P4C)' TESTDATA='$(TESTDATA)' $(BIN)/pytest -n $(JOBS) -m stf -rs tests/conformance/test_p4.py
 
-conformance-p4-bmv2: $(WARM)  ## what the front end writes, loaded and played by real BMv2: SIMPLE_SWITCH_GRPC=... TESTDATA=...
+conformance-p4-bmv2: $(WARM)  ## load the front end's output into real BMv2 and play it: SIMPLE_SWITCH_GRPC=... TESTDATA=...
 	SIMPLE_SWITCH_GRPC='$(SIMPLE_SWITCH_GRPC)' TESTDATA='$(TESTDATA)' PROGRAMS='$(PROGRAMS)' \
 	  $(BIN)/pytest -n $(JOBS) -m stf -rs tests/conformance/test_p4_bmv2.py
 
-differential-p4: $(INSTALLED)  ## the same packets as p4c's output, and mutants noticed: P4C=... PROGRAMS='folder ...' P4MUTANTS=4
+differential-p4: $(INSTALLED)  ## compare the front end with p4c on the same packets, and detect mutants: P4C=... PROGRAMS='folder ...' P4MUTANTS=4
 	$(BIN)/python -m tests.support.frontend.differential $(if $(P4C),--p4c '$(P4C)') --mutants $(P4MUTANTS) $(PROGRAMS)
 
-soak-p4: $(INSTALLED)  ## 100,000 mutated P4 sources: none ends in a traceback: SOAK='--sources 1000 --seed 2'
+soak-p4: $(INSTALLED)  ## compile 100,000 mutated P4 sources; none may cause a traceback: SOAK='--sources 1000 --seed 2'
 	$(BIN)/python -m tests.support.frontend.soak $(SOAK)
 
-fuzz-bmv2: $(WARM)  ## random cases against BMv2: SIMPLE_SWITCH_GRPC=/path/to/simple_switch_grpc SEED= CASES=
+fuzz-bmv2: $(WARM)  ## compare with BMv2 on random cases: SIMPLE_SWITCH_GRPC=/path/to/simple_switch_grpc SEED= CASES=
 	$(BIN)/python -m tests.support.conformance.fuzz --seed $(SEED) --cases $(CASES)
 
-docs: $(INSTALLED)  ## the documentation site in out/docs, links checked, with API pages and search (needs PyPI)
+docs: $(INSTALLED)  ## build the documentation site in out/docs, with API pages and search, and check its links (needs PyPI)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open out/docs/index.html"
 
-docs-test: $(WARM)  ## run all that README and docs/ print, what takes long too
+docs-test: $(WARM)  ## run all commands that README and docs/ print, including slow ones
 	DOCS=long $(BIN)/pytest -n $(JOBS) tests/integration/docs
 
-dist: $(INSTALLED)  ## source distributions and wheels of p4reduce, p4switch and the course in dist/, as a release has them
+dist: $(INSTALLED)  ## build source distributions and wheels of p4reduce, p4switch and the course into dist/, as for a release
 	rm -rf dist
 	for package in . packages/p4switch packages/course; do $(BIN)/python -m build --outdir dist $$package || exit 1; done
 
-switch-alone: $(WARM)  ## p4switch in a fresh environment with NumPy and llvmlite alone: the first packet; TESTDATA=...: p4c's corpus
+switch-alone: $(WARM)  ## install p4switch in a fresh environment with NumPy and llvmlite only, and send a first packet; TESTDATA=...: p4c's corpus
 	@P4C='$(P4C)' $(BIN)/python -m tests.support.switch_alone $(if $(TESTDATA),--testdata '$(TESTDATA)')
 
-dist-test: $(WARM)  ## install both distributions into fresh environments and run demo and lab from there (minutes)
+dist-test: $(WARM)  ## install the distributions into fresh environments, and run demo and lab there (minutes)
 	DISTRIBUTIONS=1 $(BIN)/pytest -rs -m distributions tests/integration/test_distributions.py
 
-release-check: $(WARM)  ## all that a release needs, on one state, with a report in out/release: RELEASE='--list', '--only test,docs' or '--fewer' (hours)
+release-check: $(WARM)  ## run every step of a release on one state, report in out/release: RELEASE='--list', '--only test,docs' or '--fewer' (hours)
 	@$(BIN)/python -m tests.support.release $(RELEASE)
 
-torch-test: $(FRAMEWORKS)  ## PyTorch, Accelerate, DeepSpeed, Lightning, Ray Train: installed, and every test of them (minutes)
+torch-test: $(FRAMEWORKS)  ## install PyTorch, Accelerate, DeepSpeed, Lightning and Ray Train, and run all tests with them (minutes)
 	TORCH_TESTS=1 $(BIN)/pytest -rs tests/unit/adapters/torch tests/integration/adapters/torch \
 	  tests/integration/runs/real/test_perf_beside.py tests/integration/group/test_interoperation.py
 
 soak-restarts: $(TORCH)  ## torchrun --max-restarts: 50 kills of a rank at random moments, exact weights: SOAK='--kills 9 --ranks 3'
 	@$(BIN)/python -m tests.support.torch_scripts.soak $(or $(SOAK),--kills 50)
 
-soak-torch: $(TORCH)  ## torchrun: 1,000 groups made and left, 200 of DDP, FSDP2, DTensor, logs in out/torch: SOAK='--closes 50 --at-once 4'
+soak-torch: $(TORCH)  ## torchrun: 1,000 process groups created and left, 200 trainings of DDP, FSDP2, DTensor, logs in out/torch: SOAK='--closes 50 --at-once 4'
 	@$(BIN)/python -m tests.support.torch_scripts.soak $(or $(SOAK),--networks 1000 --closes 1000 --trainings 200 --at-once 8)
 
-torch-own: $(TORCH)  ## PyTorch's own process-group tests on this back end, a line for each, counts at the end (an hour): OWN='--match all_reduce --out FOLDER'
+torch-own: $(TORCH)  ## PyTorch's own process-group tests on this back end, one line each, and counts (an hour): OWN='--match all_reduce --out FOLDER'
 	@$(BIN)/python -c 'import expecttest' 2>/dev/null || $(BIN)/python -m pip install --quiet expecttest
 	@$(BIN)/python -m tests.support.torch_scripts.own_tests $(OWN) 2>/dev/null
 

@@ -1,6 +1,6 @@
 """``python -m studies NAME``: a study from its flags to its page; ``python -m studies --help`` lists them.
 
-python -m studies priorities                             all of it, results in out/priorities (make study NAME=...)
+python -m studies priorities                             whole study, results in out/priorities (make study NAME=...)
 python -m studies priorities --quick                     a sample, results in out/priorities-quick
 python -m studies priorities --parts load --seeds 0..9
 python -m studies priorities --dask tcp://scheduler:8786     over the machines of a Dask cluster
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog=_help() if set(given) & {"-h", "--help"} else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("study", choices=STUDIES, help="which one; its flags: python -m studies STUDY --help")
+    parser.add_argument("study", choices=STUDIES, help="name of the study; its flags: python -m studies STUDY --help")
     parser.parse_args(given)
     return 2
 

@@ -573,30 +573,30 @@ def parser(study: Study) -> argparse.ArgumentParser:
         description=f"{study.says}\n\nparts:\n{parts}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    ran = made.add_argument_group("how it is run")
-    ran.add_argument("--quick", action="store_true", help="a sample: begin with its parameters")
-    ran.add_argument("--parts", metavar="A,B", help="only these parts")
+    ran = made.add_argument_group("execution")
+    ran.add_argument("--quick", action="store_true", help="run a sample; its values are the defaults of all parameters")
+    ran.add_argument("--parts", metavar="A,B", help="run only these parts")
     ran.add_argument("--json", action="store_true", help="print the result as JSON")
-    kept = "" if study.timed else "; cells that have run are kept there, and a study that was stopped goes on"
-    ran.add_argument("--out", type=Path, help=f"folder of the results, default out/{study.name}{kept}")
-    ran.add_argument("--docs", type=Path, metavar="PAGE", help="a Markdown page whose tables of this study (<!-- "
-                     "table: PART; .. -->) are written anew")  # fmt: skip
+    kept = "" if study.timed else "; it keeps the results of finished cells, so that an interrupted study resumes"
+    ran.add_argument("--out", type=Path, help=f"folder for the results, default out/{study.name}{kept}")
+    ran.add_argument("--docs", type=Path, metavar="PAGE", help="Markdown page in which to rewrite the tables of this "
+                     "study (<!-- table: PART; .. -->)")  # fmt: skip
     if study.timed:
         made.set_defaults(jobs=1, dask=None, ray=None, shard=None, merge=None)
     else:
         ran.add_argument("--jobs", type=int, default=-1, help="processes on this machine; -1: one for each core")
-        ran.add_argument("--dask", metavar="ADDRESS", help="of a Dask scheduler, instead of --jobs: tcp://host:8786")
-        ran.add_argument("--ray", metavar="ADDRESS", help="of a Ray cluster, instead of --jobs: auto, or host:6379")
-        ran.add_argument("--shard", metavar="I/N", help="only every Nth cell, from the Ith one, and no tables")
-        ran.add_argument("--merge", metavar="DIR,..", help="folders of shards, whose cells are not run again")
-    own = made.add_argument_group("parameters", "What is absent is as in the whole study; with --quick, in the sample.")
+        ran.add_argument("--dask", metavar="ADDRESS", help="Dask scheduler to use instead of --jobs: tcp://host:8786")
+        ran.add_argument("--ray", metavar="ADDRESS", help="Ray cluster to use instead of --jobs: auto, or host:6379")
+        ran.add_argument("--shard", metavar="I/N", help="run only every Nth cell, from the Ith, and make no tables")
+        ran.add_argument("--merge", metavar="DIR,..", help="folders of shards whose results to merge")
+    own = made.add_argument_group("parameters", "Defaults: those of the whole study or, with --quick, of the sample.")
     told, readers = descriptions(study.settings), {**_READERS, **study.readers}
     for name, kind in get_type_hints(study.settings).items():
         if name == "seeds":
             first, last = study.developed, study.held_out
-            own.add_argument("--seeds", metavar="0..4", help=f"{told[name]} developed: those that the study was "
-                             f"developed on, {first[0]}..{first[-1]}; held-out: those that decide bars, {last[0]}.."
-                             f"{last[-1]} (the whole study has these)")  # fmt: skip
+            own.add_argument("--seeds", metavar="0..4", help=f"{told[name]} developed: seeds on which the study "
+                             f"was developed, {first[0]}..{first[-1]}; held-out: seeds that decide bars, {last[0]}.."
+                             f"{last[-1]} (default of the whole study)")  # fmt: skip
         elif kind in _SCALARS:
             own.add_argument(flag(name), type=kind, help=told[name])
         elif kind in readers:

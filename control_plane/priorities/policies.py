@@ -36,7 +36,7 @@ FACTOR: Final = 4
 
 @register_priority_policy("aalo", within=True)
 def aalo(situation: Situation) -> Classes:
-    """Fewest bytes of this iteration so far first, in steps of a factor (PIAS, Aalo); needs no knowledge of jobs."""
+    """Fewest bytes sent in the current iteration first, by exponential thresholds (PIAS, Aalo); needs no knowledge."""
     return Classes({flow: _class(job.attained) for job in situation.jobs for flow in job.flows})
 
 
@@ -52,19 +52,19 @@ def _class(attained: int) -> int:
 
 @register_priority_policy("pull-push")
 def pull_push(situation: Situation) -> Order:
-    """Parameters before gradients."""
+    """Parameters before gradients, for all jobs."""
     return by_flow(situation, lambda _job, flow: flow.kind is LaneDirection.PUSH)
 
 
 @register_priority_policy("batch")
 def batch(situation: Situation) -> Order:
-    """Lowest batch number first, in a batch pull before push: r = 2 * batch + [push]."""
+    """Lowest batch number first and, within a batch, pull before push: rank 2 * batch + [push]."""
     return by_flow(situation, lambda job, flow: 2 * (job.newest - flow.lag) + (flow.kind is LaneDirection.PUSH))
 
 
 @register_priority_policy("batch-relative")
 def batch_relative(situation: Situation) -> Order:
-    """As `batch`, with batches counted from the oldest of each job: jobs that began later are not last."""
+    """As `batch`, but batches count from the oldest one of each job, so that jobs that began earlier are not last."""
     return by_flow(
         situation, lambda job, flow: 2 * (job.newest - flow.lag - job.oldest) + (flow.kind is LaneDirection.PUSH)
     )
@@ -88,7 +88,7 @@ Steps = NDArray[np.int64]
 
 @register_priority_policy("cassini")
 def cassini(situation: Situation) -> Shifts:
-    """Delays flows of periodic jobs, once, so that they overlap as little as possible (CASSINI); gives no order.
+    """No order: delays the flows of periodic jobs once, so that they overlap as little as possible (CASSINI).
 
     Jobs without a known period are not delayed, and other jobs do not take them into account.
     """
@@ -152,37 +152,37 @@ def _best(others: Steps, around: int, period: int, length: int) -> int:
 
 @register_priority_policy("random")
 def random(situation: Situation) -> Order:
-    """A random order, with a key drawn for each job's name: a job that comes or goes does not change that of others."""
+    """Random order by a hash of seed and job name, so that arrivals and departures do not reorder other jobs."""
     return one_by_one(situation, lambda job: _drawn(situation.seed, job.name))
 
 
 @register_priority_policy("sjf")
 def sjf(situation: Situation) -> Order:
-    """Shortest first: fewest bytes of an iteration on the busiest link."""
+    """Shortest job first: fewest bytes of an iteration on the busiest link."""
     return one_by_one(situation, lambda job: job.bytes)
 
 
 @register_priority_policy("reversed")
 def reversed_(situation: Situation) -> Order:
-    """Longest first: the worst effect of a wrong prediction."""
+    """Longest job first: shows the worst effect of a wrong prediction of job sizes."""
     return one_by_one(situation, lambda job: None if job.bytes is None else -job.bytes)
 
 
 @register_priority_policy("intensity")
 def intensity(situation: Situation) -> Order:
-    """The most compute for its communication first, as Crux's GPU intensity (SIGCOMM'24, section 4.1)."""
+    """Highest ratio of computing to communication time first, like Crux's GPU intensity (SIGCOMM'24, section 4.1)."""
     return one_by_one(situation, _negative_intensity)
 
 
 @register_priority_policy("srpt", within=True)
 def srpt(situation: Situation) -> Order:
-    """Shortest remaining: fewest bytes left of the running iteration; with an oracle, a bound for the others."""
+    """Shortest remaining first: fewest bytes left of the running iteration; with an oracle, a bound for others."""
     return one_by_one(situation, lambda job: None if job.bytes is None else round(job.bytes * (1 - job.sent)))
 
 
 @register_priority_policy("slack", within=True)
 def slack(situation: Situation) -> Order:
-    """Least slack first: deadline of the running iteration, less the time that it still has to send (us)."""
+    """Least slack first: time until the deadline of the running iteration minus its remaining sending time, in us."""
     return one_by_one(situation, _slack)
 
 
@@ -214,13 +214,13 @@ def _drawn(seed: int, name: str) -> int:
 
 @register_priority_policy("fifo")
 def fifo(situation: Situation) -> Order:
-    """One queue for all: first come, first served."""
+    """No order: first come, first served, in one queue for all jobs."""
     return tied(situation)
 
 
 @register_priority_policy("fair")
 def fair(situation: Situation) -> Paces:
-    """Equal shares of common links for all jobs."""
+    """No order: equal shares of common links for all jobs."""
     return Paces({job.name: 1.0 for job in situation.jobs})
 
 
@@ -231,5 +231,5 @@ INTERCEPT: Final = 0.25
 
 @register_priority_policy("mltcp", within=True)
 def mltcp(situation: Situation) -> Paces:
-    """A job that has sent more of its iteration sends faster, until jobs take turns (MLTCP); gives no order."""
+    """No order: a job sends faster, the more of its iteration it has sent, until jobs take turns (MLTCP)."""
     return Paces({job.name: INTERCEPT + SLOPE * job.sent for job in situation.jobs})

@@ -86,93 +86,97 @@ class BenchSettings:
     Attributes
     ----------
     seeds : tuple of int
-        Of losses and arrivals, in virtual time.
+        Seeds of lost frames and random arrivals: strangers uses all, loss and heavy --loss-seeds, others the first.
     loss_seeds : int
-        The first so many seeds are those of losses.
+        Number of seeds, from the first, in the parts loss and heavy.
     lanes : tuple of int
-        Of the embedded switch, the fabric and sockets: 64, 256.
+        Lanes a packet, 64 or 256, in the parts about the embedded switch, the fabric and sockets.
     slots : tuple of int
-        Of the embedded switch, powers of two.
+        Slots of the embedded switch's registers, powers of two.
     rounds : int
-        The least of so many rounds counts.
+        Rounds of each measurement of the embedded switch, at least 2; the fastest one counts.
     entries : tuple of int
-        Of exact tables.
+        Entries of an exact table, in the parts tables and locks.
     scanned : int
-        Entries of LPM and ternary tables.
+        Entries of an LPM or ternary table in the part tables, and entries written in the part writes.
     interpreted_chunks : int
-        Chunks of 8 packets for the interpreter.
+        Chunks of 8 packets that the interpreter processes in the part packets.
     programs : tuple of str
-        Of bmv2-push: commits, or folders like p4src/compiled.
+        P4 programs that the part bmv2-push compares: git commits, or folders like p4src/compiled.
     bmv2_chunks : int
-        Chunks of 8 packets in each of BMv2's rounds.
+        Chunks of 8 packets in each round on BMv2.
     switches : tuple of int
-        Of racks and forwarding.
+        Numbers of switches in the parts racks and forwarding.
     threaded : tuple of int
-        Switches of the networks of threads.
+        Numbers of switches in the part threads.
     threads : int
-        That share a network's windows.
+        Threads that run the windows of one network in the part threads.
     windows : int
-        Of exchange, without frames.
+        Windows without frames that the part exchange measures.
     frames : int
-        About so many pass in a run of the fabric.
+        Approximate number of frames in a run of the parts about the fabric.
     best_of : int
-        Runs of the fabric and of veth ports, of which the best counts.
+        Runs of each measurement of the fabric, veth ports and UDP sockets; the best one counts.
     elements : int
-        Of the large all-reduce (ResNet-50).
+        Elements of the all-reduce in the part large; the default is the size of ResNet-50.
     k : tuple of int
-        Fat-trees of plan-job.
+        Ports of a switch in the fat-trees of the part plan-job.
     networkx_up_to : int
-        Largest k that networkx gets.
+        Largest k for which the part plan-job runs networkx, too; 0: never.
     capable : tuple of float
-        Shares of switches that can aggregate, of plan-job.
+        Shares of switches that can aggregate, 0 to 1, in the part plan-job.
     policy : str
-        Of plan-job and plan-tasks.
+        Scheduling policy in the parts plan-job and plan-tasks.
     tasks : int
-        Of plan-tasks.
+        Number of tasks in the part plan-tasks.
     install_switches : int
-        Of plan-install.
+        Number of switches in the part plan-install.
     plan_runs : int
-        Tasks of plan-job; the median counts.
+        Runs of the parts plan-job, plan-install and plan-all; the median counts.
     plan_seed : int
-        Of tasks and loads of planning.
+        Seed of the tasks and link loads in the parts plan-job and plan-tasks.
     plans : tuple of str
-        Of losses and distance: steiner, ring, ps.
+        Plans in the parts bounds, loss and distance: steiner, ring, ps.
     loss_rounds : int
-        Of losses in real time.
+        Rounds of the parts real-udp and real-veth.
     workers : tuple of int
-        Of strangers.
-    topology, plan : str
-        Of targets.
+        Numbers of senders in the part strangers.
+    topology : str
+        Topology in the part targets.
+    plan : str
+        Plan in the part targets.
     target_workers : int
-        Of targets; 0: all of the topology.
+        Number of workers in the part targets; 0: all workers of the topology.
     target_elements : int
-        Of each all-reduce of targets.
+        Elements of each all-reduce in the part targets.
     target_loss : float
-        On every link of targets.
+        Loss rate of each link in the part targets, 0 to 1.
     target_runs : int
-        The median counts.
-    gloo_rounds, gloo_runs : int
-        Of gloo: ours, then the others; medians count.
+        Runs in the part targets; the median counts.
+    gloo_rounds : int
+        Rounds of the part gloo, each with p4reduce first and then the others; medians over rounds count.
+    gloo_runs : int
+        All-reduces of each system in each round of the part gloo; medians count.
     gloo_python : str
-        A Python that has PyTorch.
+        Python interpreter with PyTorch for the part gloo; default: the one that runs the study.
     ports : int
-        Of veth.
+        Ports of the switch in the parts about veth ports and UDP sockets.
     seconds : float
-        Of each run on veth ports.
+        Seconds of each run on veth ports and UDP sockets.
     pairs : int
-        Rounds of live.
+        Rounds of the parts live and live-commands, each with every case once; the part carrying has four times as many.
     live_elements : int
-        Of each all-reduce of live.
+        Elements of each all-reduce in the parts live and live-commands.
     live_topology : str
-        Of live.
+        Topology in the parts live and live-commands.
     starts : int
-        Of what is quick in start; the median is shown.
+        Runs of each quick command in the part start; the median is shown.
     fat_trees : tuple of int
-        Ports of a switch, of scale.
+        Ports of a switch (k) in the fat-trees of the part scale.
     large : int
-        Elements of the large tensors of scale: 16 workers have 64 bytes of arrays for each.
+        Elements of the large tensors in the part scale; arrays of the 16 workers take 64 bytes for each element.
     clone : str
-        Of from-nothing: this repository, for a fresh clone and a wheel (needs PyPI); empty: not done.
+        Git repository that the part from-nothing clones and builds a wheel of (needs PyPI); empty: the part is skipped.
     """
 
     seeds: tuple[int, ...] = tuple(HELD_OUT)
@@ -328,7 +332,7 @@ DATAPLANE: Final = (
               "loop_ms": f"{compilation.ADDITIONS:,} additions, ms", "x_loop": "least / loop"},
              lambda settings: [partial(compilation.front_end_times, lanes, settings.rounds)
                                for lanes in settings.lanes]),
-    measured("frontend-packets", "CPU ns/packet by who compiled p4src/",
+    measured("frontend-packets", "CPU ns/packet by compiler of p4src/",
              {**LANES_SLOTS, "what": "packet", "p4c_ns": "p4c's, ns", "own_ns": "front end's, ns", "ratio": "ratio"},
              lambda settings: [
                  partial(compilation.packets_of_both, lanes, settings.slots[0], settings.rounds, lambda: None)
@@ -429,7 +433,7 @@ FABRIC: Final = (
                  for lanes in settings.lanes
                  for switches in settings.switches
              ]),
-    measured("threads", "Threads that share the windows of one network, and one thread alone: times as fast",
+    measured("threads", "Speedup of threads that share the windows of one network",
              {"network": "network", "switches": "switches", "partitions": "partitions", "lanes": "lanes",
               "threads": "threads", "alone_ms": "one thread, ms", "by_clock": "by the clock",
               "by_processor": "by processor time"},
@@ -439,14 +443,14 @@ FABRIC: Final = (
                  for lanes in settings.lanes
                  for switches in settings.threaded
              ]),
-    measured("exchange", "A window's end between two processes (MPI), by frames that cross each way",
+    measured("exchange", "Cost of a window's end between two processes (MPI), by frames in each direction",
              {"lanes": "lanes", "frames": "frames", "kB": "kB", "least_us": "least, us", "median_us": "median, us",
               "p99_us": "99 %, us", "passes": "pays from passes a window"},
              lambda settings: [
                  partial(exchange.measure, lanes, settings.windows, settings.frames, settings.best_of)
                  for lanes in settings.lanes
              ], missing=lambda _settings: exchange.why_not()),
-    measured("ns3", "Beside ns-3",
+    measured("ns3", "Comparison with ns-3",
              {"what": "what", "payload_bytes": "UDP payload", "M_hops_per_s": "M packet-hops/s", "x_ns3": "x ns-3"},
              lambda settings: [partial(_ns3, settings)], missing=lambda _settings: fabric.why_not()),
 )  # fmt: skip
@@ -492,7 +496,7 @@ PLANNING: Final = (
                          seed=settings.plan_seed)
                  for load in plans.STATES
              ]),
-    measured("plan-install", "Installing a plan over gRPC, by the clock",
+    measured("plan-install", "Installing a plan over gRPC, wall-clock time",
              {"network": "network", "switches": "switches", "workers": "workers", "ms": "ms"},
              lambda settings: [partial(plans.installing, settings.install_switches, settings.plan_runs)]),
     measured("plan-all", "A plan of all workers of a network",
@@ -539,15 +543,15 @@ LOSSES: Final = (
     Part("loss", "Loss on every link; load: busiest link of a worker over S/b/(1 - p)", virtual.loss_cells,
          virtual.run_loss, virtual.LossRow, by=("topology", "plan", "rate", "elements", "loss"),
          mean=virtual.MEASURES),
-    Part("heavy", "Heavy loss on five switches; frames that overtake each other", virtual.heavy_cells,
+    Part("heavy", "Heavy loss and reordering on five switches", virtual.heavy_cells,
          virtual.run_heavy, virtual.HeavyRow, by=("topology", "rate", "loss", "reorder"),
          mean=("ratio", "times", "asks", "waits", "needless", virtual.MEASURES[-1])),
     *map(_real, real.LINKS),
-    measured("row", f"{guesses.COUNT} collectives in a row, each called when the one before is done, or announced",
+    measured("row", f"{guesses.COUNT} collectives in a row, each called after the previous one, or announced before",
              {"rate": "rate", "elements": "elements", "numbers": "numbers", "announced": "announced", "ratio": "ratio",
               "bar": "bar", "spared": "frames spared", "differences": "differences"},
              lambda _settings: [partial(guesses.in_a_row, *case) for case in guesses.CASES]),
-    measured("guesses", "1 MiB at 100G, each called when the one before is done",
+    measured("guesses", "Guessed exponents: collectives of 1 MiB at 100G, each called after the previous one",
              {"inputs": "inputs", "speculates": "speculates", "ratio": "time / bound", "worst": "the worst",
               "again": "chunks again", "bar": "bar", "differences": "differences"},
              lambda _settings: guesses.guess_cells()),
@@ -555,14 +559,14 @@ LOSSES: Final = (
              {"of": "largest of", "slack": "bits more", "larger": "too small a guess", "smaller": "6 bits too large",
               "operations": "all-reduces with one"},
              lambda _settings: [guesses.wrong_guesses]),
-    measured("guesses-loss", "Time / bound where links lose frames, 100G",
+    measured("guesses-loss", "Guessed exponents on links that lose frames: time / bound, 100G",
              {"elements": "elements", "loss": "loss", "guessed": "guessed", "waiting": "waiting"},
              lambda _settings: [
                  partial(guesses.under_loss, elements, loss)
                  for elements in (guesses.ELEMENTS, 4 * guesses.ELEMENTS)
                  for loss in guesses.LOSSES
              ]),
-    measured("zeros", f"{zeros.ELEMENTS:,} elements, chunks that are zero at all workers",
+    measured("zeros", f"{zeros.ELEMENTS:,} elements, some chunks of which are zero at all workers",
              {"topology": "topology", "rate": "rate", "window": "window", "dense": "dense", "us": "us",
               "ratio": "of dense", "bar": "bar", "differences": "differences"},
              lambda _settings: [
@@ -576,7 +580,7 @@ LOSSES: Final = (
                  for plan in settings.plans
                  for delay in distance.DELAYS
              ]),
-    Part("strangers", "Senders that know nothing of each other on one uplink: frames sent again, for nothing",
+    Part("strangers", "Uncoordinated senders on one uplink: frames resent needlessly",
          lambda settings: [StrangersCell(workers, seed) for workers in settings.workers for seed in settings.seeds],
          run_strangers, StrangersRow, by=("workers",), mean=("resent", "over")),
 )  # fmt: skip
@@ -622,10 +626,9 @@ def _dense(row: Any) -> str:
 def _veth(settings: BenchSettings, part: str, lanes: int) -> list[dict[str, Any]]:
     """Measure frames per second through the embedded switch between veth pairs, in a separate network namespace.
 
-    A thread of the same process loads every port with as many frames as the switch takes; outgoing frames end at
-    interfaces without a listener. Forwarding: UDP from each host to the next. Aggregation: contributions of all
-    workers, whose sums go back to each of them. Rates per core divide by the processor time of the switch's thread
-    instead of wall-clock time; compare these on a machine with other load.
+    A thread of the same process saturates every port; outgoing frames end at interfaces without a listener.
+    Forwarding: UDP from each host to the next. Aggregation: contributions of all workers, whose sums return to each.
+    Rates per core divide by the processor time of the switch's thread; compare these on a machine with other load.
     """
     if not is_entered():
         with tempfile.TemporaryDirectory(prefix="p4reduce-veth-") as folder:
@@ -731,16 +734,16 @@ SOCKETS: Final = (
               "clock_ratio": "clock ratio", "least_ratio": "least CPU ratio", "own": "own share", "moments": "moments",
               "views": "views"},
              lambda settings: [partial(_live, settings)]),
-    measured("live-commands", "p4reduce run, and with --live, where no browser looks",
+    measured("live-commands", "p4reduce run without and with --live, no browser connected",
              {"what": "command", "cpu_s": "CPU s", "ratio": "ratio"},
              lambda settings: [
                  partial(live.measure_commands, settings.live_elements, settings.live_topology, settings.pairs)
              ]),
-    measured("carrying", f"{carrying.RANKS} ranks by a Unix socket and by TLS: an all-reduce, on the clock",
+    measured("carrying", f"{carrying.RANKS} ranks over a Unix socket and over TLS: an all-reduce, wall-clock time",
              carrying.COLUMNS, lambda settings: [lambda: list(carrying.measure(4 * settings.pairs))]),
-    measured("start", "How long a user waits, from nothing compiled to a warm run", start.COLUMNS,
+    measured("start", "Waiting time of a user, from nothing compiled to a warm run", start.COLUMNS,
              lambda settings: [lambda: _waited(start.start_up(settings.starts))]),
-    measured("scale", "What a whole run takes: fat-trees, and large tensors of 16 workers", start.NEEDS,
+    measured("scale", "Resources of a whole run: fat-trees, and large tensors of 16 workers", start.NEEDS,
              lambda settings: [
                  *(partial(_needed, start.fat_tree, k, 20_000) for k in settings.fat_trees),
                  *(partial(_needed, start.large_tensor, settings.large, filed=filed) for filed in (False, True)),

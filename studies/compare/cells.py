@@ -127,15 +127,16 @@ class CompareSettings:
     Attributes
     ----------
     seeds : tuple of int
-        Of tensors, faults, and which switches can add.
+        Seeds of tensors, faults, and the choice of capable switches; settings without random draws use the first one
+        only.
     systems : tuple of str
-        Plans of p4reduce and systems, those of entry points among them.
+        Plans of p4reduce, and other systems, including those that installed packages register by entry points.
     topology : str
-        Where: a builder with parameters but for rate and capable; its servers are ATP's and the plan ps's.
+        Topology builder with its parameters, except rate and capable; its servers are those of ATP and of the plan ps.
     design : tuple of Setting
-        What is varied.
+        Settings in which every system runs.
     paper_kib : int
-        Tensors of the papers' figures, KiB.
+        Tensor size in the part papers, KiB.
     """
 
     seeds: tuple[int, ...] = HELD_OUT

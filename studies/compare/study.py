@@ -46,11 +46,11 @@ def _worst(rows: Rows, _base: Rows) -> float:
 
 
 PARTS: Final = (
-    Part("systems", "Systems by setting: what is not named stands at 256 KiB, 10G, all switches, no loss, one job",
+    Part("systems", "Systems by setting; parameters not named: 256 KiB, 10G, all switches, no loss, one job",
          cells, run_cell, CompareRow, by=(*KEY, "system"),
          mean=(*_MEANS, Measure("worst", Column("worst seed", "{:.2f}"), _worst, max)), cost=cost,
          brief=("axis", "setting", "system", "over_best")),
-    Part("papers", "What each paper shows", paper_cells, run_paper, PaperRow, by=("paper", "figure", "x"),
+    Part("papers", "Figures of the systems' papers", paper_cells, run_paper, PaperRow, by=("paper", "figure", "x"),
          mean=("value",), cost=lambda cell: 20.0 * cell.kib),
 )  # fmt: skip
 
@@ -216,7 +216,7 @@ CHARTS: Final = (
 STUDY: Final = Study(
     "compare",
     "In-network aggregation on equal terms, packet by packet",
-    "In-network aggregation on equal terms: the field's systems, each a P4 program of its own, and p4reduce's plans.",
+    "In-network aggregation on equal terms: published systems, each as a separate P4 program, and p4reduce's plans.",
     CompareSettings,
     QUICK,
     PARTS,

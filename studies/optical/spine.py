@@ -162,12 +162,12 @@ def _measures(row: type[Any], *keys: str) -> tuple[str, ...]:
 
 
 PARTS: Final = (
-    Part("spine", "An all-optical spine of 16 leaves: time over that of the busiest leaf's work", spine_cells,
+    Part("spine", "An all-optical spine of 16 leaves: time relative to the work of the busiest leaf", spine_cells,
          spine_row, SpineRow, by=("delta_ms", "share"), mean=_measures(SpineRow, "delta_ms", "share")),
     Part("spine-packets", "The spine on packets, 2 ms of work, slots of 50 us", packet_cells, packet_row,
          SpinePacketRow, by=("sharing", "fast"), mean=_measures(SpinePacketRow, "sharing", "fast"),
          cost=lambda _: 20.0),
-    Part("spine-tasks", "The spine under tasks: copies, and sums at leaves", task_cells, task_row, SpineTaskRow,
+    Part("spine-tasks", "Tasks on the spine: copies, or sums at leaves", task_cells, task_row, SpineTaskRow,
          by=("how", "fast"), mean=_measures(SpineTaskRow, "how", "fast")),
 )  # fmt: skip
 

@@ -53,9 +53,9 @@ class OpticalSettings:
     Attributes
     ----------
     seeds : tuple of int
-        Of the tasks; what takes long has the first few of them.
+        Seeds of the tasks; parts that take long use the first few seeds only.
     small : bool
-        One network, few moves.
+        Whether to use one network and few moves of the searches.
     """
 
     seeds: tuple[int, ...] = tuple(HELD_OUT)
@@ -384,21 +384,21 @@ MEASURES: Final = ("blocked", "transponders", "most_at_a_node", "wavelengths", "
                    "fibre_bytes", "router_bytes", "latency_ms", "members", "seconds")  # fmt: skip
 BRIEF: Final = ("graph", "setting", "policy", "blocked", "transponders", "bypassed", "fibre_bytes", "latency_ms")
 PARTS: Final = (
-    Part("policies", "Policies that take tasks one after the other", policy_cells, plan_row, OpticalPlanRow,
+    Part("policies", "Policies that plan tasks one after the other", policy_cells, plan_row, OpticalPlanRow,
          by=("graph", "setting", "policy"), mean=MEASURES, brief=BRIEF),
-    Part("searches", "Searches", search_cells, plan_row, OpticalPlanRow,
+    Part("searches", "Policies that search: best and its variants", search_cells, plan_row, OpticalPlanRow,
          by=("graph", "setting", "policy"), mean=MEASURES, brief=BRIEF, cost=lambda _: 60.0),
-    Part("lambda", "Kilometres that cost: transponders against latency, groom-agg", lambda_cells, plan_row,
+    Part("lambda", "Cost of kilometres (lambda): transponders against latency, groom-agg", lambda_cells, plan_row,
          OpticalPlanRow, by=("graph", "lam"), mean=("transponders", "fibre_bytes", "latency_ms")),
     Part("flex", "The flexible grid", flex_cells, plan_row, OpticalPlanRow, by=("graph", "policy"), mean=MEASURES,
          brief=("graph", "policy", "blocked", "transponders", "wavelength_links", "latency_ms")),
-    Part("exact", "A ring of six with two chords, five tasks: beside optima",
+    Part("exact", "A ring of six cities with two chords, five tasks: costs beside the optimum",
          lambda settings: range(settings.seeds[0], settings.seeds[0] + (2 if settings.small else SMALL)), small_row,
          SmallRow, by=(), lists=True, cost=lambda _: 30.0),
     Part("arrivals", "Arrivals on nobel-us, W = X = 16", arrival_cells, arrival_row, ArrivalRow,
          by=("policy", "moved", "load"), mean=("blocked", "interrupted", "running", "transponders"),
          cost=lambda cell: cell.load * (20 if cell.policy == "groom" else 1)),
-    Part("regroom", "Re-grooming a plan of opaque-agg: what interruptions save", regroom_cells, regroom_row, RegroomRow,
+    Part("regroom", "Re-grooming a plan of opaque-agg: transponders saved", regroom_cells, regroom_row, RegroomRow,
          by=("graph", "price"), mean=("moved", "saved", "share"), cost=lambda _: 10.0),
     Part("packets", "On packets, W = X = 16", packet_cells, packet_row, PacketRow, by=("graph", "policy", "at_once"),
          mean=("tasks", "lightpaths", "differing", "lost", "wrong", "worst", "latency_ms"), cost=lambda _: 100.0),
@@ -513,8 +513,8 @@ CHARTS: Final = (
 STUDY: Final = Study(
     "optical",
     "Grooming AI tasks over lightpaths",
-    "AI tasks over wavelengths, ROADMs and transponders: policies with and without sums on the way, optima of small "
-    "networks, arrivals with re-grooming, and packets.",
+    "AI tasks over wavelengths, ROADMs and transponders: policies with and without aggregation on the way, optima of "
+    "small networks, arrivals with re-grooming, and packets.",
     OpticalSettings,
     QUICK,
     PARTS,

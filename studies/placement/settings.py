@@ -120,57 +120,76 @@ class PlacementSettings:
     Attributes
     ----------
     scenarios : tuple of Scenario
-        Clusters, with every policy.
+        Clusters in which every policy runs, in the part clusters.
     policies : tuple of str
-        Placement policies, those of other packages too.
+        Placement policies, including those that installed packages register.
     orders : tuple of str
-        Orders of the queue, each with and without back-filling, under 'packed' in the uniform cluster.
+        Queue orders, each run with and without back-filling, with the policy 'packed' in the cluster 'uniform'.
     loads : tuple of float
-        Shares of all slots that are asked for; the first one is that of the bars.
+        Offered loads, as shares of all slots; bars are decided at the first one, and only the cluster 'uniform' has
+        all.
     cluster_jobs : int
-        Jobs that arrive in a run.
+        Jobs that arrive in a run of the flow model.
     seeds : tuple of int
-        Of runs.
+        Seeds of the part clusters; other parts use the first few of them or have separate seeds.
     points : int
-        Of the calibration on packets: so many of its list.
-    knob_data, knobs : tuple of str
-        Trainings: data sets, and ways to send less.
-    knob_seeds, knob_epochs : int
-        The first so many seeds of trainings, and passes over the data (0: as the data set has).
-    forecast_loads, forecast_seeds, readings : int
-        Loads of links that are forecast (so many of the list), the first so many seeds, and readings of each.
+        Number of points, from the first, at which the part calibration compares the flow model with packets.
+    knob_data : tuple of str
+        Data sets in the part knobs.
+    knobs : tuple of str
+        Ways to send fewer bytes in the part knobs.
+    knob_seeds : int
+        Number of seeds, from the first, in the part knobs.
+    knob_epochs : int
+        Passes over the data in each training of the part knobs; 0: as many as its data set defines.
+    forecast_loads : int
+        Number of link loads, from the first of the study's list, in the part forecasts.
+    forecast_seeds : int
+        Number of seeds, from the first, in the part forecasts.
+    readings : int
+        Readings of each link load in the part forecasts.
     places : tuple of str
-        Where servers of inference are.
+        Locations of the inference servers in the part inference.
     request_rates : tuple of float
-        Requests a second of each client.
-    requests, request_seeds : int
-        Of each client, and the first so many seeds.
+        Requests per second of each client in the part inference.
+    requests : int
+        Requests of each client in the part inference.
+    request_seeds : int
+        Number of seeds, from the first, in the part inference.
     bursts : tuple of Bursting
-        Telemetry: bursts of others and tasks beside them.
-    intervals_s, thresholds, windows_s : tuple of float
-        Seconds between readings, shares of a link by which it must have changed to be told of, windows of digests.
+        Background bursts, and the number of tasks that run beside them, in the part telemetry.
+    intervals_s : tuple of float
+        Seconds between two readings of counters in the part telemetry.
+    thresholds : tuple of float
+        Shares of a link's rate by which its load must change before the reader reports it again, in the part telemetry.
+    windows_s : tuple of float
+        Seconds over which a switch measures load before it sends a digest, in the part telemetry.
     telemetry_seeds : int
-        The first so many seeds.
+        Number of seeds, from the first, in the part telemetry.
     foresight_bursts : tuple of Bursting
-        What a forecast is worth: bursts of others and tasks beside them.
+        Background bursts, and the number of tasks that run beside them, in the part foresight.
     foresight_ways : tuple of str
-        What placements go by.
+        Information that placements use in the part foresight: measured loads, forecasts, or the actual bursts.
     foresight_seeds : tuple of int
-        Of these runs.
+        Seeds of the part foresight.
     service_networks : tuple of str
-        Of a service beside training in the orchestrator.
+        Networks in the part services: 'one spine', 'two spines'.
     service_rates : tuple of float
-        Requests a second of each of its clients.
-    service_requests, service_seeds : int and tuple of int
-        Requests of each client, and seeds.
+        Requests per second of each client in the part services.
+    service_requests : int
+        Requests of each client in the part services.
+    service_seeds : tuple of int
+        Seeds of the part services.
     shard_seeds : tuple of int
-        Of tasks that read shards.
-    learn_seeds, learn_tests : tuple of int
-        A learned policy: seeds of trainings, and seeds that it is tested on.
+        Seeds of the part shards.
+    learn_seeds : tuple of int
+        Seeds with which the learned policy is trained, in the part learned.
+    learn_tests : tuple of int
+        Seeds on which the learned policy is tested.
     learn_updates : int
-        Of each training.
+        Updates of the policy in each training of the part learned.
     learn_scenarios : tuple of Scenario
-        Clusters that it is tested on.
+        Clusters on which the learned policy is tested.
     """
 
     scenarios: tuple[ClusterScenario, ...] = SCENARIOS

@@ -197,7 +197,7 @@ PARTS: Final = (
          brief=("scenario", "load", "policy", "order", "backfill", "jct_s", "over_packed", "in_time")),
     Part("calibration", "The flow model against packets", lambda settings: POINTS[: settings.points], run_calibration,
          CalibrationRow, by=("point", "job"), mean=("packets_s", "model_s", "error"), cost=lambda _cell: 9.0),
-    Part("knobs", "Sending less: accuracy beside bytes, over those of float32", _knob_cells, run_knob, KnobRow,
+    Part("knobs", "Sending fewer bytes: accuracy, and bytes relative to float32", _knob_cells, run_knob, KnobRow,
          by=("data", "knob"), base={"knob": FLOAT},
          mean=("accuracy", _over("bytes", "bytes", "bytes"), _over("busiest", "busiest", "busiest link"),
                _over("time_s", "time", "time"), "gradients"), cost=lambda _cell: 8.0),
@@ -210,16 +210,16 @@ PARTS: Final = (
          mean=("p50_us", "p99_us", "unloaded_p99_us",
                Measure("ratio", Column("ratio", "{:.3f}"), lambda rows, _: rows[0].ratio),
                _extreme("worst", "worst seed", "ratio", max, "{:.3f}"), "training"), cost=lambda _cell: 6.0),
-    Part("learned", "A learned policy on seeds and clusters that it has not seen", _learn_cells, run_learning, LearnRow,
+    Part("learned", "A learned policy on seeds and clusters not trained on", _learn_cells, run_learning, LearnRow,
          by=("scenario", "policy", "training"), mean=("jct_s",), also={"learning": LearningStep},
          cost=lambda _cell: 10.0),
-    Part("telemetry", "What reading counters or being told costs, and what tasks gain", _telemetry_cells, run_telemetry,
+    Part("telemetry", "Cost of reading counters and of digests, and gain of tasks", _telemetry_cells, run_telemetry,
          TelemetryRow, by=("burst_s", "knows", "interval_s", "threshold"),
          base={"knows": "oracle", "interval_s": 0.0, "threshold": 0.0},
          mean=("jct_s", _over("jct_s", "ratio", "over oracle", show="{:.4f}"),
                _over("jct_s", "worst", "worst seed", show="{:.4f}", worst=True), "bytes_per_s", "core", "told_per_s",
                "age_s"), cost=lambda _cell: 5.0),
-    Part("foresight", "What a forecast of others' bursts is worth to tasks",
+    Part("foresight", "Gain of tasks from forecasts of background bursts",
          lambda settings: foresight_cells(settings.foresight_bursts, settings.foresight_ways,
                                           settings.foresight_seeds), run_foresight, ForesightRow,
          by=("burst_s", "way"), base={"way": MEASURED},
@@ -230,7 +230,7 @@ PARTS: Final = (
          by=("network", "way", "rate_hz"),
          mean=("p50_us", "p99_us", "alone_us", "ratio", _extreme("worst", "worst seed", "ratio", max), "loss"),
          cost=lambda _cell: 15.0),
-    Part("shards", "Policies that are told where data lie, and the same without",
+    Part("shards", "Policies with and without knowledge of where data lie",
          lambda settings: shard_cells(settings.policies, settings.shard_seeds), run_shards, ShardRow,
          by=("lying", "policy", "told"), base={"told": False},
          mean=("read_s", "read_bytes", "racks", "iteration_s", "jct_s", _over("jct_s", "over", "over not told"))),
@@ -386,8 +386,8 @@ CHARTS: Final = (
 STUDY: Final = Study(
     "placement",
     "Network-aware placement: completion times in a flow model held to packets",
-    "Network-aware placement: completion times of a cluster's jobs under placement policies, in a model held to "
-    "packets; sending less, forecasts, inference, a learned policy and telemetry, on packets.",
+    "Network-aware placement: completion times of a cluster's jobs under placement policies, in a flow model checked "
+    "against packets; fewer bytes, forecasts, inference, a learned policy and telemetry, on packets.",
     PlacementSettings,
     QUICK,
     PARTS,
@@ -400,7 +400,7 @@ STUDY: Final = Study(
         "hosts, in a flow model; calibration, knobs, forecasts, inference and telemetry are on packets."
     ),
     readers={
-        tuple[ClusterScenario, ...]: (named_scenarios, "NAME,..", f"of {'; '.join(scenario_names())}"),
-        tuple[Bursting, ...]: (bursts_of, "S:TASKS,..", "mean seconds, and tasks beside them"),
+        tuple[ClusterScenario, ...]: (named_scenarios, "NAME,..", f"Known: {'; '.join(scenario_names())}."),
+        tuple[Bursting, ...]: (bursts_of, "S:TASKS,..", "S: mean length of a burst, seconds; TASKS: number of tasks."),
     },
 )

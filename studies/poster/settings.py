@@ -103,76 +103,88 @@ class PosterSettings:
     Attributes
     ----------
     scenarios : tuple of Scenario
-        Networks: names, or with semicolons between them NAME=TOPOLOGY[@LOAD[:QUEUE]] for others, such as
-        metro=wan:graph=nobel-us,hosts=2,rate=40G@0.2; with @0.2:7 tasks leave switches by queue 7, before others.
+        Networks: known names or, separated by semicolons, others as NAME=TOPOLOGY[@LOAD[:QUEUE]], such as
+        metro=wan:graph=nobel-us,hosts=2,rate=40G@0.2. LOAD is the share of background traffic; with @0.2:7, switches
+        send
+        frames of tasks from queue 7, before other traffic.
     policies : tuple of str
-        Scheduling policies; ``spff`` must be among them, all others are compared with it.
+        Scheduling policies; ``spff`` must be among them, because all others are compared with it.
     sizes : tuple of int
-        Numbers of local models.
+        Numbers of local models of a task.
     tasks : int
-        AI tasks that share the network, in each seed.
+        AI tasks that share the network, for each seed.
     seeds : tuple of int
-        Of tasks, tensors and background traffic.
+        Seeds of tasks, tensors and background traffic.
     exact_seeds : int
-        The exact policy is asked for the first so many seeds only: a MILP for each task takes longer than its packets.
+        Number of seeds, from the first, for the policy exact: its MILP takes longer than the packets of a task.
     ablation_seeds : int
-        The first so many seeds run the policies that only explain: all but spff, overlay-mst, steiner and exact.
+        Number of seeds, from the first, for the policies that only explain results: all except spff, overlay-mst,
+        steiner
+        and exact.
     priority_seeds : int
-        The first so many seeds run the scenarios in which tasks leave before other traffic.
-    elements, lanes : int
-        Model size in float32, and lanes of a packet.
+        Number of seeds, from the first, for scenarios in which switches send frames of tasks before other traffic.
+    elements : int
+        Model size, number of float32 parameters.
+    lanes : int
+        Lanes a packet: 64 or 256.
     demand_bps : int
-        What a task reserves on each link for each copy of its model.
+        Rate that a task reserves on each link for each copy of its model, bits per second.
     add_ps : int
-        Picoseconds in which the global model's host adds one element of one model that reaches it. What comes of it is
-        aggregation latency, a component of its own: total latency is training + communication, as in the poster.
+        Picoseconds in which the global model's host adds one element of one model that reaches it. The result is
+        reported as
+        aggregation latency, a separate component: total latency is training + communication, as in the poster.
     shares : tuple of float
-        Shares of capable switches that are tried in the reference scenario with the most local models.
-    overlap_seeds, overlap_tasks : int
-        The first so many seeds are used for tasks that communicate at the same time, so many of them; with 0 seeds
-        that is not done.
+        Shares of capable switches in the part shares, in the reference scenario.
+    overlap_seeds : int
+        Number of seeds, from the first, in the part overlapping; 0: the part is skipped.
+    overlap_tasks : int
+        Most tasks that communicate at the same time in the part overlapping.
     share_seeds : int
-        The first so many seeds are used for them.
+        Number of seeds, from the first, in the part shares.
     share_choosers : tuple of str
-        How the capable switches are chosen: ``random``, ``soar`` (:mod:`~studies.poster.settings`).
+        Ways to choose the capable switches in the part shares: ``random``, ``soar``.
     access_rates : tuple of str
-        Rates of hosts' links that are tried in the reference scenario, with the most local models.
+        Rates of hosts' links in the part sensitivity, in the reference scenario.
     access_elements : tuple of int
-        Model sizes that are tried with each of them, on packets.
+        Model sizes with each rate of --access-rates, on packets.
     delays : tuple of str
-        Delays of all links that are tried in the reference scenario; ``real``: the distances of the graph, tried in
+        Delays of all links in the part sensitivity, in the reference scenario; ``real``: those of the graph's
+        distances, in
         every wide-area scenario.
     delay_elements : tuple of int
-        Model sizes that are tried with each of them.
-    sensitivity_tasks, sensitivity_seeds : int
-        Tasks for each rate and delay, of the first so many seeds.
+        Model sizes with each delay of --delays.
+    sensitivity_tasks : int
+        Tasks for each rate, delay and seed of the part sensitivity.
+    sensitivity_seeds : int
+        Number of seeds, from the first, in the part sensitivity.
     lambdas : tuple of float
-        Shares of bandwidth in the links' weights that are tried in the scenario of
-        :data:`~studies.poster.swaps.CROWDED`.
+        Weights of bandwidth against latency in link costs, 0 to 1, in the part weights (scenario germany50-crowded).
     lambda_seeds : int
-        The first so many seeds are used for them.
+        Number of seeds, from the first, in the part weights.
     flow_factor : int
-        The flow-level model is held against packets of a model so many times as large; 0: no flow-level model.
+        Factor of the model size in the part larger, which compares the flow-level model with packets; 0: the part is
+        skipped.
     selection_seeds : int
-        The first so many seeds are used for choosing local models under a bandwidth budget; 0: not done.
+        Number of seeds, from the first, in the part selection; 0: the part is skipped.
     swap_networks : tuple of (str, float)
-        Names of scenarios, each with a chance of loss on every link, where trees of running tasks are swapped.
+        Names of scenarios in the part swaps, each with a loss rate of every link.
     swap_seeds : int
-        The first so many seeds are used for that; 0: not done.
+        Number of seeds, from the first, in the part swaps; 0: the part is skipped.
     swap_detours : tuple of float
-        By how much the first tree's bytes exceed the best tree's at least, as a share.
+        Shares by which the bytes of a task's first tree exceed those of the best tree, at least, in the part swaps.
     swap_rounds : tuple of int
-        Rounds of a task whose tree may be swapped in its second round.
+        Rounds of a task in the part swaps; its tree may be swapped in the second one.
     swap_thresholds : tuple of float
-        A swap must save so many times what it is expected to cost.
+        Least ratio of a swap's expected saving to its expected cost, in the part swaps.
     ring_networks : tuple of str
-        Names of scenarios in which rings are run beside spff, overlay-mst and steiner.
+        Names of scenarios in the part rings, which compares rings with spff, overlay-mst and steiner.
     ring_tasks : int
-        The first so many tasks of the first seed are; 0: not done.
+        Number of tasks, from the first, of the first seed in the part rings; 0: the part is skipped.
     reference : str
-        Scenario in which the training time is calibrated.
+        Name of the reference scenario, in which the training time is calibrated.
     target_ms : float
-        Total latency of spff there with the most local models.
+        Total latency, ms, of spff in the reference scenario with the most local models, to which training is
+        calibrated.
     """
 
     scenarios: tuple[TrafficScenario, ...] = tuple(SCENARIOS.values())

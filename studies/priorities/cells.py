@@ -32,60 +32,70 @@ class StudySettings:
     Attributes
     ----------
     seeds : tuple of int
-        Of computing times, and of orders that are drawn.
+        Seeds of computing times and of random orders.
     few_seeds : int
-        The first so many seeds are used for policies that are asked while flows are under way, and for sweeps: for
-        all that no bar is about.
+        Number of seeds, from the first, for results without bars: policies that decide while flows are under way,
+        sweeps, learning.
     rounds : int
-        Of every job.
+        Rounds of every job, at least 4.
     elements : int
-        float32 of a job of size 1.
+        Number of float32 parameters of a job of size 1.
     jitter : float
-        Of computing times: standard deviation as a share.
+        Standard deviation of computing times, as a share of their mean.
     phis : tuple of float
-        Shares of communication in a round alone: the load that one job puts on the uplink.
+        Shares of communication in a round of a job alone, which are the loads that one job puts on the uplink; part
+        load.
     policies : tuple of str
-        That are asked when a round begins or ends.
+        Policies that decide when a round begins or ends; ``fifo`` must be among them.
     within_policies : tuple of str
-        That are asked while flows are under way, too.
+        Policies that also decide while flows are under way.
     within_phis : tuple of float
-        Loads at which these are run.
+        Shares of communication with which policies that decide while flows are under way run in the part load.
     sizes : tuple of int
-        Of jobs with unequal models; none: not done.
+        Model sizes of the jobs in the part sizes, in units of --elements; none: the part is skipped.
     sizes_phi : float
-        Their load.
+        Share of communication of the jobs in the parts sizes, same-hosts, interleaving and rotation.
     identical_phis : tuple of float
-        Loads at which jobs without jitter, in lock-step, are put in batch order.
+        Shares of communication of the jobs without jitter, which compute in lock-step, in the part identical.
     low_phi : float
-        Load at which a distinct order is held against its bars.
+        Share of communication at which bars of distinct orders are decided, and of jobs in the parts apart, single,
+        latency and jitter.
     read_every : str
-        How often counters are read.
+        Interval between two readings of counters.
     latency : str
         Control latency: of a reading, and again of a write.
     jitters : tuple of float
-        At which errors of predictions are measured.
+        Values of --jitter in the part jitter, which measures errors of predictions.
     latencies : tuple of str
-        Control latencies that are tried.
-    queue_jobs, queue_phi : int and float
-        So many jobs of such a load for the sweep of queues; 0 jobs: not done.
+        Values of --latency in the part latency.
+    queue_jobs : int
+        Number of jobs in the part queues; 0: the part is skipped.
+    queue_phi : float
+        Share of communication of each job in the part queues.
     queues : tuple of int
-        That jobs may use.
+        Numbers of queues that jobs may use in the part queues.
     stalenesses : tuple of int
-        Bounds of a stale-synchronous parameter server of 8 workers, at least 1; none: not done.
+        Bounds of a stale-synchronous parameter server of 8 workers, at least 1, in the parts stale and learning; none:
+        the
+        part stale is skipped.
     stragglers : tuple of float
-        By how much one of them computes longer.
-    stale_phi, stale_elements : float and int
-        Its load when no worker is behind, and its model.
-    layer_models, layer_ratios : tuples of str and float
-        Models whose layers overlap with computing, and communication over computation; none: not done.
+        Factors of one worker's computing time in the parts stale and learning, at least 1; 1: no straggler.
+    stale_phi : float
+        Share of communication of the job in the parts stale and learning when no worker is behind.
+    stale_elements : int
+        Number of float32 parameters in the part stale.
+    layer_models : tuple of str
+        Models whose layers' communication overlaps with computing, in the part layers; none: the part is skipped.
+    layer_ratios : tuple of float
+        Ratios of communication time to computing time in the part layers; none: the part is skipped.
     layer_channels : tuple of int
-        Over which their layers are spread, beside one; at most 6.
+        Numbers of channels, at most 6, over which layers are spread; one channel is always measured, too.
     layer_scale : int
-        Their layers have so many times fewer parameters.
+        Divisor of the number of parameters of each layer.
     learning_rounds : int
-        Of the digits, synchronous, stale-synchronous and asynchronous; 0: not done.
+        Rounds in which the digits are learned: synchronous, stale-synchronous and asynchronous; 0: the part is skipped.
     rotations : tuple of int
-        Rounds after which an order is rotated; 0: never.
+        Numbers of rounds after which an order is rotated, in the part rotation; 0: never.
     """
 
     seeds: tuple[int, ...] = tuple(HELD_OUT)

@@ -68,7 +68,7 @@ MEASURES: Final = (
 )
 SCENES: Final = {
     "sizes": "Unequal jobs: which order decides, and predicted sizes are enough",
-    "queues": "How many queues an order needs",
+    "queues": "Number of queues that an order needs",
     "latency": "Predictions from counters: control latency",
     "jitter": "Predictions from counters: jitter of computing times",
     "load": "Four jobs over one uplink, by load",
@@ -76,7 +76,7 @@ SCENES: Final = {
     "apart": "Jobs that share no link",
     "single": "A job by itself",
     "same-hosts": "Two jobs on the same hosts",
-    "rotation": "An order that is rotated",
+    "rotation": "Rotating the order of jobs",
 }
 
 
@@ -101,7 +101,7 @@ PARTS: Final = (
     Part("layers", "Layers of known models, overlapped with computing", layer_cells, run_layered, LayerRow,
          by=("model", "ratio", "channels"), mean=("iteration_ps", "over_bound", "saved", "resend_share"),
          cost=lambda _cell: 20.0),
-    Part("learning", "The digits at a parameter server that waits for all, for some rounds, or not", learning_cells,
+    Part("learning", "Learning the digits: synchronous, stale-synchronous, asynchronous", learning_cells,
          run_learning, LearningRow, cost=lambda _cell: 10.0),
 )  # fmt: skip
 
@@ -225,7 +225,7 @@ CHARTS: Final = (
 STUDY: Final = Study(
     "priorities",
     "Application-aware priorities: jobs that share links, on packets",
-    "Application-aware priorities on packets: what classes, and who gets them, do to jobs that share links.",
+    "Application-aware priorities on packets: effect of traffic classes and their order on jobs that share links.",
     StudySettings,
     QUICK,
     PARTS,

@@ -37,7 +37,7 @@ class TurnsSettings:
     Attributes
     ----------
     seeds : tuple of int
-        Of the instances; parts that take long have the first few of them.
+        Seeds of the instances; parts that take long use the first few seeds only.
     """
 
     seeds: tuple[int, ...] = tuple(HELD_OUT)

@@ -1,4 +1,4 @@
-"""Runs a command, and says at its end how much processor time it took with all that it started: ``make test``."""
+"""Run a command, and print the processor time that it and its child processes took: ``make test``."""
 
 import argparse
 import os

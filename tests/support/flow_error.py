@@ -1,10 +1,10 @@
-"""``python -m tests.support.flow_error``: how far the flow model is from packets, in random settings.
+"""``python -m tests.support.flow_error``: error of the flow model against packets, in random settings.
 
-Each setting is drawn from the seed and its number, run on packets in virtual time, and run in the flow model. Printed:
-the error of the communication time for each plan, size and delay, the worst settings, and those that the model refused.
-The exit code is 1 where the mean is above 2 %, one setting is above 8 %, or bytes differ from those that were counted.
-With ``--tasks`` each setting is several tasks of the orchestrator; where no host ends, they must do the same rounds.
-A claim needs a seed that nobody developed with.
+Each setting is drawn from the seed and its number, run on packets in virtual time, and run in the flow model. Prints
+the error of the communication time for each plan, size and delay, the worst settings, and settings that the model
+rejects. The exit code is 1 if the mean error exceeds 2 %, one setting exceeds 8 %, or bytes differ from the counters.
+With ``--tasks`` each setting is several tasks of the orchestrator; unless a host fails, both must do the same rounds.
+Published figures need a seed that was not used in development.
 """
 
 import argparse
@@ -182,9 +182,9 @@ def report(found: Sequence[Point]) -> bool:
 def main() -> int:
     """Return 1 if a bound is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=200, help="settings")
+    parser.add_argument("--count", type=int, default=200, help="number of settings")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--tasks", action="store_true", help="tasks of the orchestrator")
+    parser.add_argument("--tasks", action="store_true", help="run tasks of the orchestrator")
     arguments = parser.parse_args()
     drawn = points(arguments.seed, arguments.count, tasks=arguments.tasks)
     found = list(track(drawn, "packets and flow", total=arguments.count, disable=not sys.stderr.isatty()))

@@ -1,7 +1,7 @@
-"""Modules that command lines import, and the processor time of command lines that are wrong or ask for help.
+"""Modules that command lines import, and the processor time of invalid commands and of --help.
 
-``python -m tests.support.imports`` measures each in its own process, and exits with 1 if a wrong one needs BAR_S or
-more.
+``python -m tests.support.imports`` measures each in a separate process, and exits with 1 if an invalid command reaches
+the limit.
 """
 
 import argparse
@@ -76,8 +76,8 @@ def cpu_s(line: Sequence[str], runs: int) -> float:
 
 def main() -> int:
     """Measure all command lines; return 1 if a wrong one needs BAR_S or more."""
-    parser = argparse.ArgumentParser(description="Processor time of commands that are wrong or ask for help.")
-    parser.add_argument("--runs", type=int, default=3, help="runs of each, of which the least counts (default: 3)")
+    parser = argparse.ArgumentParser(description="Processor time of invalid commands and of --help.")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each command; the fastest counts (default: 3)")
     runs = parser.parse_args().runs
     commands = list(every_command())
     helps = [["--help"], *([*words, "--help"] for words in commands)]

@@ -1,9 +1,9 @@
-"""Random scripts whose ranks come late: where does each late array land? ``make soak-late PROGRAMS=10000``.
+"""Random scripts with late ranks: which tensor receives each late array? ``make soak-late PROGRAMS_LATE=10000``.
 
-All tensors of a script have as many elements, so that lengths tell nothing. Rank r gives 16^r in each element: in the
-sum over all steps of what a tensor became, digit r of an element is the number of steps whose array of rank r is in it.
-It may lack arrays that the result reports as left out, and nothing else; and it never has one twice, or one of another
-tensor.
+All tensors of a script have the same length, so that lengths do not identify them. Rank r contributes 16^r in each
+element: in the sum of a tensor's results over all steps, digit r of an element is the number of steps whose array of
+rank r is in it. A tensor may lack only arrays that the result reports as left out, and may contain no array twice and
+none of another tensor.
 """
 
 import argparse
@@ -133,7 +133,7 @@ def main(arguments: list[str]) -> int:
     """Play many scripts; return 1 if one is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1, help="of the first")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first script")
     chosen = parser.parse_args(arguments)
     wrong: list[str] = []
     late = reported = 0

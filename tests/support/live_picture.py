@@ -1,6 +1,6 @@
-"""``make live-image``: draws docs/images/live.png and beside.png in a headless Chromium.
+"""``make live-image``: draw docs/images/live.png and beside.png in a headless Chromium.
 
-They are the page of a lossy run that is paused, and the networks of two recorded runs at the same time.
+They show the page of a paused lossy run, and the networks of two recorded runs at the same time.
 """
 
 import argparse

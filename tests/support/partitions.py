@@ -1,9 +1,9 @@
-"""``python -m tests.support.partitions``: random networks with everything switched on, in one heap and in windows.
+"""``python -m tests.support.partitions``: compare random networks with all features in one heap and in windows.
 
-A story is a network and what happens to it: faults, gates, circuits, classes, multicast, programs that clone and
-recirculate, pauses, joins, captures, and runs that end for every reason. Told in one heap and in windows, all that can
-be seen after each run must be the same, down to the events that are still to come, whether one, two or four threads
-share the windows. Exit code 1 where it is not.
+A story is a network and its events: faults, gates, circuits, classes, multicast, programs that clone and recirculate,
+pauses, joins, captures, and runs that end for every reason. After each run, all visible state must be the same in one
+heap and in windows, including pending events, with one, two or four threads that share the windows. The exit code is 1
+if it differs.
 """
 
 import argparse
@@ -303,8 +303,8 @@ def tellings(seed: int, threads: Sequence[int] = (1, 2, 4)) -> tuple[list[list[A
 def main(arguments: list[str] | None = None) -> int:
     """Run the comparison; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=1000, help="random networks")
-    parser.add_argument("--seed", type=int, default=1, help="of the first")
+    parser.add_argument("--count", type=int, default=1000, help="number of random networks")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first network")
     given = parser.parse_args(arguments)
     wrong, events, apart = [], 0, 0
     for seed in track(range(given.seed, given.seed + given.count), "networks", disable=not sys.stdout.isatty()):

@@ -1,8 +1,8 @@
-"""``make release-check``: all that a release needs, on one state, and the report that the release carries.
+"""``make release-check``: run every step of a release on one state, and write the report that the release carries.
 
-Each step is a target of the Makefile. A step that needs another program is skipped with its reason where that is not
-there. Steps that have passed on the same state are not run again: they are read from out/release, and from the report
-that is committed. That report is not part of the state, so a check may be ended on another machine.
+Each step is a target of the Makefile. A step is skipped, with a reason, if a program that it needs is not installed.
+Steps that have passed on the same state are not repeated: their results come from out/release and from the committed
+report. That report is not part of the state, so a check may be finished on another machine.
 """
 
 import argparse
@@ -195,9 +195,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="make release-check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", metavar="A,B", help="only these steps")
-    parser.add_argument("--fewer", action="store_true", help="fewer random cases: all steps in some hours")
-    parser.add_argument("--list", action="store_true", help="print the steps, and what this machine lacks for them")
+    parser.add_argument("--only", metavar="A,B", help="run only these steps")
+    parser.add_argument("--fewer", action="store_true", help="use fewer random cases: all steps take some hours")
+    parser.add_argument("--list", action="store_true", help="print the steps, and what they lack on this machine")
     given = parser.parse_args(arguments)
     output = Output(as_json=False)
     names = [step.name for step in STEPS]

@@ -1,10 +1,10 @@
-"""``python -m tests.support.schedules``: the time of scripts whose messages gloo carries, beside that of packets.
+"""``python -m tests.support.schedules``: time of scripts whose messages gloo carries, compared with packets.
 
-Random scripts of pipelines (1F1B, interleaved), experts (uneven all-to-all) and those with sums of gradients beside
-them, on random networks. Each is run in threads, as a script's ranks do, with `Communicator.sent` and `moves`, and its
-result has the time of what was recorded (``replay``). The same sends, sums and computation are played as packets from
-the schedule itself. Printed: the error of the whole time for each kind, with 95 % of its mean, and how far the ranks'
-clocks are off. A claim needs a seed that nobody developed with.
+Random scripts of pipelines (1F1B, interleaved) and experts (uneven all-to-all), also with concurrent sums of gradients,
+on random networks. Each runs in threads, like a script's ranks, with `Communicator.sent` and `moves`, and its result has
+the time of what was recorded (``replay``). The same sends, sums and computation are then played as packets from the
+schedule itself. Prints the error of the whole time for each kind, with the 95 % interval of its mean, and the error of
+the ranks' clocks. Published figures need a seed that was not used in development.
 """
 
 import argparse
@@ -304,8 +304,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", type=int, help="one number, in full")
-    parser.add_argument("--flow", action="store_true", help="the flow model's time of the whole script, too")
+    parser.add_argument("--only", type=int, help="run only the script with this number, and print all of it")
+    parser.add_argument("--flow", action="store_true", help="also run the whole script in the flow model")
     options = parser.parse_args()
     errors: dict[str, list[float]] = defaultdict(list)
     numbers = range(options.count) if options.only is None else [options.only]

@@ -1,8 +1,8 @@
-"""``python -m tests.support.soak_best``: plan ``best`` beside every other plan on random networks, on packets.
+"""``python -m tests.support.soak_best``: compare plan ``best`` with every other plan on random networks, on packets.
 
-Each point draws a network, which of its switches aggregate, rates, workers and a size; ``best`` and all other plans run
-an all-reduce in virtual time. Printed: how often ``best`` took longer than the fastest other plan and by how much, and
-how far its prediction was from what it took. Exit code 1 where a point is more than 2 % slower than another plan.
+Each point draws a network, its capable switches, rates, workers and a size; ``best`` and all other plans run an
+all-reduce in virtual time. Prints how often and by how much ``best`` was slower than the fastest other plan, and the
+error of its predicted time. The exit code is 1 if ``best`` is more than 2 % slower than another plan at a point.
 """
 
 import argparse
@@ -128,8 +128,8 @@ def point(given: dict[str, object], seed: int) -> Point:
 def main() -> int:
     """Run and print; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=100, help="points")
-    parser.add_argument("--seed", type=int, default=1, help="of the drawing")
+    parser.add_argument("--count", type=int, default=100, help="number of points")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random points")
     options = parser.parse_args()
     found = list(track(points(options.count, options.seed), total=options.count, transient=True))
     slower = [one for one in found if one.over > WORSE]

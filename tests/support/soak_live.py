@@ -1,7 +1,7 @@
-"""``make soak-live``: a live page beside 10,000 idle connections, and 1,000 pauses whose answers overtake each other.
+"""``make soak-live``: a live page next to 10,000 idle connections, and 1,000 pauses whose answers overtake each other.
 
-The run with connections must end as the run without them: the same standard output, exit code, standard error (but for
-the page's address) and files. Of the pauses, the state that a page shows must be the run's a moment later.
+The run with connections must end like the run without them: the same standard output, exit code, standard error (except
+for the page's address) and files. After each pause, the page must soon show the state of the run.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""``make soak-sandbox``: attacks on the grader by what is handed in, and random messages from student code.
+"""``make soak-sandbox``: attacks of submissions on the grader, and random messages from student code.
 
-Each attack is a lab that is copied, changed and graded by the command, in each format. What must hold: the grader ends
-within 150 s with a verdict, nothing outside of the submission has changed, no process and no temporary folder is left,
-no byte of a planted secret is in what the grader says, and there is no traceback. It is run three times: as this user,
-as a user without privileges, and where users may not make namespaces.
+Each attack is a lab that is copied, changed and graded by the command, in each format. The grader must end within 150 s
+with a verdict, change nothing outside of the submission, leave no process and no temporary folder, print no byte of a
+planted secret, and print no traceback. All attacks run three times: as this user, as an unprivileged user, and where
+users may not create namespaces.
 """
 
 import argparse
@@ -374,9 +374,9 @@ def main(arguments: list[str]) -> int:
     """Run everything; return 1 if something went wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--modes", default=",".join(MODES))
-    parser.add_argument("--only", default="", help="attacks with this in their name")
+    parser.add_argument("--only", default="", help="run only attacks whose name contains this")
     parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--every", type=int, default=1, help="of the attacks, only each so many-th")
+    parser.add_argument("--every", type=int, default=1, help="run only every Nth attack")
     chosen = parser.parse_args(arguments)
     wrong: list[str] = []
     with progress_bar(Output()) as open_bar:

@@ -1,7 +1,7 @@
-"""``make switch-alone``: p4switch in a fresh environment with two dependencies: what a first packet costs.
+"""``make switch-alone``: install p4switch in a fresh environment with its two dependencies, and time a first packet.
 
-With ``TESTDATA=/path/to/p4c/testdata`` p4c's corpus is played there, too, by pytest: the syntax of all samples, STF
-tests on both executors, wrong programs; with ``P4C=...`` the STF tests of what p4c compiled as well.
+With ``TESTDATA=/path/to/p4c/testdata``, pytest also runs p4c's corpus there: the syntax of all samples, STF tests on
+both executors, and invalid programs; with ``P4C=...`` also the STF tests of programs that p4c compiled.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def _cpu_s(*command: str, **environment: str) -> tuple[float, str]:
 def main() -> int:
     """Measure; return 1 if a bar is missed or another package is installed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--testdata", type=Path, help="p4c's folder testdata")
+    parser.add_argument("--testdata", type=Path, help="folder testdata of p4c")
     given = parser.parse_args()
     if given.testdata is not None and not (given.testdata / "p4_16_samples").is_dir():
         parser.error(

@@ -1,4 +1,4 @@
-"""Makes the environments of the clients: ``python -m tests.support.clients.install``. Needs PyPI."""
+"""Install the environments of the P4Runtime clients: ``python -m tests.support.clients.install``. Needs PyPI."""
 
 import argparse
 import os

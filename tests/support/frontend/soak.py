@@ -1,4 +1,4 @@
-"""``python -m tests.support.frontend.soak --sources 100000``: mutated sources; none may end in a traceback."""
+"""``python -m tests.support.frontend.soak --sources 100000``: compile mutated sources; none may cause a traceback."""
 
 import argparse
 import random
@@ -46,7 +46,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sources", type=int, default=100_000)
     parser.add_argument("--seed", default="1")
-    parser.add_argument("--programs", type=Path, help="a folder of programs that are mutated in place of ours")
+    parser.add_argument("--programs", type=Path, help="folder of programs to mutate instead of ours")
     options = parser.parse_args()
     texts = [PROGRAM] * 6 + [ALL] * 2 + [source.read_text() for source in SOURCES]
     if options.programs is not None:

@@ -1,6 +1,6 @@
 """Many random trees: ``python -m tests.support.golden.soak --trees 10000 --seed 1 --backend compiled``.
 
-Tree i of a soak is that of seed + i: what fails is repeated by ``--trees 1 --seed <that>``.
+Tree i is drawn from seed + i; repeat a failed one with ``--trees 1 --seed <seed + i>``.
 """
 
 import argparse
@@ -78,8 +78,8 @@ def _runs(seeds: range, name: str, lanes: int, processes: int) -> Iterator[Count
 def main() -> int:
     """The command; 1 if a property does not hold, or if a kind of refusal never came up."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.golden.soak", description=__doc__)
-    parser.add_argument("--trees", type=int, default=10_000, help="how many scenarios (default 10,000)")
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first one (default: the time)")
+    parser.add_argument("--trees", type=int, default=10_000, help="number of trees (default 10,000)")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="seed of the first tree (default: the time)")
     parser.add_argument("--backend", choices=BACKENDS, default="compiled")
     parser.add_argument("--lanes", type=int, choices=(64, 256), default=64)
     parser.add_argument("--processes", type=int, default=1)

@@ -1,4 +1,4 @@
-"""``python -m tests.support.hostile``: hostile frames and requests, counted; exit code 1 where one does harm."""
+"""``python -m tests.support.hostile``: send hostile frames and requests; the exit code is 1 if one does harm."""
 
 import argparse
 import itertools

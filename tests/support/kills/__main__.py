@@ -1,4 +1,4 @@
-"""``python -m tests.support.kills --kills 1000``: random deaths and joins in virtual time, so many of them."""
+"""``python -m tests.support.kills --kills 1000``: random deaths and joins in virtual time."""
 
 import argparse
 import sys
@@ -10,8 +10,8 @@ from tests.support.kills.virtual import ANSWERED_MS, DETECTED_MS, RESUMED_MS, Se
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=1000, help="incidents in all")
-    parser.add_argument("--seed", type=int, default=1, help="of the first group")
+    parser.add_argument("--kills", type=int, default=1000, help="total number of deaths and joins")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first group")
     chosen = parser.parse_args()
     seed, kills, broken = chosen.seed, 0, 0
     groups: Counter[str] = Counter()

@@ -1,17 +1,17 @@
 """Random histories of an agreement alone: ``python -m tests.support.kills.agreed --histories 10000``.
 
-``group/agreement.py`` is told what happens to models of members, of switches and of time. The models share no code with
-the product: a member gives its part of an operation to a book, and has the result once all members of its epoch have
-given theirs. Messages are as late as the seed says, each member's in order. At random moments
+``group/agreement.py`` receives the events of models of members, switches and time. The models share no code with the
+product: a member adds its part of an operation to a book, and has the result as soon as all members of its epoch have
+added theirs. Delays of messages follow from the seed; messages of one member stay in order. At random moments
 
-- members die, one or two at once: in any phase, with their connection or in silence; the dead beat no more;
-- ranks join, and some of those die before or after they were taken in; trees have no room, or are refused by a switch;
-- a link or a switch is lost or begins anew; a host is cut off; members stand still for less than a lease;
-- answers come again, late, or in the name of others: of older terms and of terms that there never were; trees of older
-  epochs stand; the dead speak; the data path names members that live;
-- the clock stands still while everything else goes on, or jumps while nobody can be heard.
+- members die, one or two at once: in any phase, with their connection or silently; dead members send no heartbeats;
+- ranks join, some of which die before or after they are admitted; trees have no room, or a switch refuses them;
+- a link or a switch fails or restarts; a host is cut off; members stop for less than a lease;
+- answers are repeated, late, or forged: of older or invented terms; trees of older epochs remain; dead members send;
+  the data path names live members;
+- the clock stops while everything else continues, or jumps while no messages arrive.
 
-The invariants of docs/faults.md must hold, and all who live come to the end. Then what was decided is looked at.
+The invariants of docs/faults.md must hold, and all live members must finish. Then the decisions are checked.
 """
 
 import argparse

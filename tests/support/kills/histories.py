@@ -1,18 +1,18 @@
 """Random histories of a group's coordinator: ``python -m tests.support.kills.histories --histories 1000``.
 
-The coordinator and what it hears with (``runs/real/coordinator.py``, ``presence.py``) are those of real time, on their
-own sockets; members, processes, switches and time are models (``peers.py``), so that a history takes milliseconds and
-comes again from its seed. In each, some of this happens at random moments:
+The coordinator and its message handling (``runs/real/coordinator.py``, ``presence.py``) are those of real time, on real
+sockets; members, processes, switches and time are models (``peers.py``), so that a history takes milliseconds and can
+be repeated from its seed. Each history has some of these events, at random moments:
 
-- members are killed, stopped for good or for a while; ranks join at any phase, and die in it;
-- strangers connect: they say nothing, noise, forged messages of a member or of the coordinator, half a message, one of
-  4 GiB, and claim the ranks of others, before and after these come;
-- a traitor among the members says again what it said, says it changed or cut off, sends arrays that nobody asked for,
-  or answers twice;
+- members are killed or stopped, for a while or for good; ranks join in any phase, and die during it;
+- strangers connect: they send nothing, noise, forged messages of a member or of the coordinator, half a message or one
+  of 4 GiB, and claim the ranks of others, before and after these connect;
+- a malicious member repeats messages, changes or truncates them, sends arrays that were not requested, or answers
+  twice;
 - the clock jumps by up to an hour, for the coordinator alone or for all;
-- switches begin anew, and do not take a tree.
+- switches restart, and reject a tree.
 
-Of the others the invariants of docs/faults.md must hold, nobody is excluded who did nothing, and all come to the end.
+For all other members, the invariants of docs/faults.md must hold: no correct member is excluded, and all finish.
 """
 
 import argparse

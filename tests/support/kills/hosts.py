@@ -1,19 +1,19 @@
 """Kills on several machines: ``python -m tests.support.kills.hosts --kills 100``.
 
-Each run is a script whose ranks are on two to four machines (``tests.support.computers``: network, files, name and sshd
-of their own), in virtual or in real time (``launch --hosts``), or started by others who have a ticket (``join``). At a
-random moment, from before anything has started until all have ended, it is struck:
+Each run is a script whose ranks are on two to four machines (``tests.support.computers``: separate network, files, name
+and sshd), in virtual or in real time (``launch --hosts``), or started separately with a ticket (``join``). It is struck
+at a random moment between the start of the first process and the end of the last one:
 
-- *launcher*, *agent*, *rank*, *session* (of real time), *ssh* (either end of an agent's connection): SIGKILL;
-- *both*: the launcher and an agent, at once;
-- *asked*: the launcher is asked to end, by Ctrl-C or SIGTERM;
-- *cable*: a machine's is pulled, where nobody hears of it, or at the machine's own end (needs sshd).
+- *launcher*, *agent*, *rank*, *session* (real time), *ssh* (either end of an agent's connection): SIGKILL;
+- *both*: SIGKILL to the launcher and an agent at the same time;
+- *asked*: the launcher gets Ctrl-C or SIGTERM;
+- *cable*: a machine's cable is pulled, without a notification or at the machine's end (needs sshd).
 
-The launcher has to end, with an error that names what was struck: within ``KILLED_S``, or ``CUT_S`` of a cable. And
-``GONE_S`` after the strike, or after ``CUT_S`` of a cable, nothing may be left on any machine: no process, socket,
-interface, folder, temporary file or key; ranks with a ticket that have not come in may wait for ``CONNECT_TIMEOUT_S``
-more, as the network may still be built. Where others have the processors (a load above their number), the bars are as
-many times longer; how many runs kept them as they are is said at the end.
+The launcher must end within ``KILLED_S`` (``CUT_S`` for a cable), with an error that names what was struck. ``GONE_S``
+after the strike (plus ``CUT_S`` for a cable), nothing may be left on any machine: no process, socket, interface,
+folder, temporary file or key; ranks with a ticket that have not joined may wait for ``CONNECT_TIMEOUT_S`` more, because
+the network may still be under construction. If the load exceeds the number of processors, limits are longer by the same
+factor; the number of runs within the unscaled limits is printed at the end.
 """
 
 import argparse
@@ -331,7 +331,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", help="strikes of this kind alone")
+    parser.add_argument("--only", help="only strikes of this kind")
     parser.add_argument("--mode", choices=MODES)
     chosen = parser.parse_args()
     if (why := why_not()) is not None or os.geteuid() != 0:

@@ -1,8 +1,8 @@
-"""``python -m tests.support.kills.lossy --runs 1000``: groups that lose frames, and nothing else.
+"""``python -m tests.support.kills.lossy --runs 1000``: groups that lose frames, without other faults.
 
-Virtual time, a frame of twenty lost on every link unless ``--loss`` says otherwise; plans, networks and what is done
-at a death are drawn from the seed. Some members compute for longer than a lease between two collectives. Everybody must
-get every sum, exact and over all, and nobody may be excluded or moved.
+In virtual time, each link loses one frame of twenty unless ``--loss`` is given; plans, networks and reactions to deaths
+are drawn from the seed. Some members compute for longer than a lease between two collectives. Every member must get
+every sum, exact and over all members, and no member may be excluded or moved.
 """
 
 import argparse
@@ -66,8 +66,8 @@ def run(seed: int, loss: float = LOSS) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--loss", type=float, default=LOSS, help="of each frame on each link")
-    parser.add_argument("--seed", type=int, default=1, help="of the first run")
+    parser.add_argument("--loss", type=float, default=LOSS, help="loss rate of each link, 0 to 1")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first run")
     chosen = parser.parse_args()
     broken = resends = 0
     for done, seed in enumerate(range(chosen.seed, chosen.seed + chosen.runs), start=1):

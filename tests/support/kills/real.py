@@ -1,25 +1,25 @@
 """Kills of workers, switches and controllers: ``python -m tests.support.kills.real --kills 100``.
 
-Each run is a script at several hosts, whose processes are struck at random moments:
+Each run is a script on several hosts, whose processes are struck at random moments:
 
-- *worker*: one or two are killed, or stopped for good, by the side of one that is stopped for half a second. The others
-  go on (``--on-failure shrink``, or ``raise``), with the invariants of ``invariants.py`` and within the bars below.
-- *switch* (``--target bmv2``): one of two spines is killed. All go on, on another tree.
-- *frozen* (``--target bmv2``): a spine is stopped, for less than a lease or for longer, and goes on. All go on.
-- *stop* (``--target bmv2``): a switch is stopped, for a while or for good: as soon as its process is there, while
-  entries are installed, in between, or when members have all results. All go on, or end with one clear error that names
-  it, within ``STOPPED_S``; after a stop that is shorter than a lease they go on.
-- *link* (``--links veth``): one to a spine, or to a host, loses its carrier. All go on, or all but that host.
-- *restart*: a switch begins anew (``--target bmv2``: it is killed, and somebody else starts it again a little later);
-  sometimes a worker is killed, too. All others go on, or end with an error where the switch was away for too long.
-- *join*: one or two ranks join, which may be killed at any step of that, as may others. All others go on.
-- *forged*: somebody else floods the coordinator with noise, silence and messages in the names of ranks. All go on.
-- *standstill*: every process of the run is stopped for a while, and goes on, as when a machine sleeps. All go on.
+- *worker*: one or two are killed or stopped for good; another one is stopped for half a second. The others continue
+  (``--on-failure shrink`` or ``raise``), with the invariants of ``invariants.py`` and within the limits below.
+- *switch* (``--target bmv2``): one of two spines is killed. All continue, on another tree.
+- *frozen* (``--target bmv2``): a spine is stopped, for less than a lease or longer, and resumes. All continue.
+- *stop* (``--target bmv2``): a switch is stopped, for a while or for good: when its process has started, during the
+  installation of entries, in between, or when members have all results. All continue, or end within ``STOPPED_S`` with
+  one clear error that names it; after a stop that is shorter than a lease they continue.
+- *link* (``--links veth``): a link to a spine or to a host loses its carrier. All continue, or all but that host.
+- *restart*: a switch restarts (``--target bmv2``: it is killed, and another process starts it again a little later);
+  sometimes a worker is killed, too. All others continue, or end with an error if the switch was away for too long.
+- *join*: one or two ranks join; they and other ranks may be killed at any step. All others continue.
+- *forged*: another process floods the coordinator with noise, silence and messages in the names of ranks. All continue.
+- *standstill*: all processes of the run are stopped for a while and resume, as when a machine sleeps. All continue.
 - *controller*: the session is killed, with its embedded switches: one error within ``RESUMED_S``.
-- *abort*: a worker is killed, and all end with one error within ``RESUMED_S``; or start anew (``--max-restarts 1``) and
-  end with the weights of a training that nothing ended.
+- *abort*: a worker is killed, and all end with one error within ``RESUMED_S``; or they restart (``--max-restarts 1``)
+  and end with the weights of an undisturbed training.
 
-Nothing may be left of any: processes, namespaces, folders.
+No run may leave processes, namespaces or folders.
 """
 
 import argparse

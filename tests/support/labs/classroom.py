@@ -1,8 +1,8 @@
-"""A class graded beside each other without a false verdict: ``python -m tests.support.labs.classroom``.
+"""Grade a class in parallel without a false verdict: ``python -m tests.support.labs.classroom``.
 
-All ten labs, each submission with its student's own numbers: right ones, mistakes of the tables, skeletons, attacks.
-The verdict of each is known beforehand. The class is graded again with another number of processes: the reports must
-be the same to the letter, and nothing of the students' code may be left.
+All ten labs, each submission with its student's numbers: correct ones, mistakes of the tables, skeletons, attacks. The
+verdict of each is known beforehand. The class is graded again with another number of processes: the reports must be
+identical, and student code may leave nothing behind.
 """
 
 import argparse

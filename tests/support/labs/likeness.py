@@ -1,7 +1,7 @@
-"""How many planted copies likeness finds, and how many pairs of others it takes for copies: ``make labs-likeness``.
+"""Rates of planted copies that likeness finds, and of other pairs that it takes for copies: ``make labs-likeness``.
 
-Copies are right solutions in all styles, disguised: names, order of operands, statements that do nothing, comments,
-spaces and numbers. No line of the product's likeness is used. Others are solutions in different styles, disguised too.
+Copies are correct solutions in all styles, disguised: names, order of operands, statements without effect, comments,
+spaces and numbers. No code of the product's likeness is used. Others are solutions in different styles, disguised, too.
 """
 
 import argparse
@@ -156,9 +156,9 @@ def counted(number: str, copies: int, seed: int, missed: Path | None = None) -> 
 def main() -> int:
     """Exit code 1 where a bar is missed: 95 % of copies, 2 % of others."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--copies", type=int, default=40, help="of each solution in each style")
+    parser.add_argument("--copies", type=int, default=40, help="copies of each solution in each style")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--missed", type=Path, help="folder for copies that were not found")
+    parser.add_argument("--missed", type=Path, help="folder in which to keep copies that were not found")
     options = parser.parse_args()
     if options.missed:
         options.missed.mkdir(parents=True, exist_ok=True)

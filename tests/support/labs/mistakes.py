@@ -1,9 +1,10 @@
-"""Mistakes beyond the tables, and what their first text must name.
+"""Mistakes beyond the tables, and what the first message about each must name.
 
-``python -m tests.support.labs.mistakes`` counts how many first texts do. Each: lab, file, a place of the solution, what
-stands there instead, and words of which the first text must have one (a regular expression); or it names the line.
-Texts were written with `MISTAKES` in view. `FIRST` and `SECOND` were planted before they were graded: texts that missed
-their cause were then mended for `FIRST`, not for `SECOND`. The seventh batch has no words: it was judged by hand.
+``python -m tests.support.labs.mistakes`` counts the first messages that do. An entry has: lab, file, a place in the
+solution, its replacement, and words of which the first message must contain one (a regular expression), unless it names
+the line. Messages were written with knowledge of `MISTAKES`. `FIRST` and `SECOND` were written before they were graded:
+messages that missed the cause were then improved for `FIRST`, not for `SECOND`. The seventh batch has no words: its
+messages were judged by hand.
 """
 
 import argparse
@@ -770,7 +771,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--labs", default="")
     parser.add_argument("--batch", choices=BATCHES, default="developed")
-    parser.add_argument("--all", action="store_true", help="print all first texts")
+    parser.add_argument("--all", action="store_true", help="print all first messages")
     options = parser.parse_args()
     chosen = [one for one in BATCHES[options.batch] if not options.labs or one[0] in options.labs.split(",")]
     random.Random(1).shuffle(chosen)  # what is printed before an end that comes early is a sample

@@ -1,8 +1,8 @@
-"""Random edits of right solutions, graded and judged: ``python -m tests.support.labs.soak --edits 1000``.
+"""Random edits of correct solutions, graded and judged: ``python -m tests.support.labs.soak --edits 1000``.
 
-Each verdict must be that of a judge who knows the README alone (`judge_*.py`), and no grader may end in a traceback.
-Prints each submission about which they differ, and keeps it in ``out/soak-labs``. Right solutions in other styles
-(`styles/`, and edits that keep what a program means) must pass with both.
+Each verdict must agree with that of a judge that knows only the README (`judge_*.py`), and no grader may end in a
+traceback. Prints each submission about which they differ, and keeps it in ``out/soak-labs``. Correct solutions in other
+styles (`styles/`, and edits that preserve a program's meaning) must pass both.
 """
 
 import argparse
@@ -251,9 +251,9 @@ def main() -> int:
     """Exit code 1 where a verdict is wrong."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--labs", default=",".join(NAMES))
-    parser.add_argument("--edits", type=int, default=1000, help="of each lab")
-    parser.add_argument("--kept", type=int, default=20, help="right ones of each lab, written otherwise")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="for each lab, at most")
+    parser.add_argument("--edits", type=int, default=1000, help="random edits of each lab's solution")
+    parser.add_argument("--kept", type=int, default=20, help="equivalent rewrites of each lab's solution")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="time limit for each lab, seconds")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     problems, tried = [], 0

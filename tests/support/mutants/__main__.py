@@ -1,4 +1,4 @@
-"""``python -m tests.support.mutants``: many mutants, counted."""
+"""``python -m tests.support.mutants``: run many mutated P4 programs, and count the results."""
 
 import argparse
 import subprocess
@@ -13,8 +13,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.support.mutants", description=__doc__)
     parser.add_argument("--first", type=int, default=0, help="number of the first mutant")
     parser.add_argument("--count", type=int, default=100_000)
-    parser.add_argument("--report", type=int, default=1000, help="print the counts after so many")
-    parser.add_argument("--large", type=int, default=0, help="also so many runs on a fat-tree of 250 hosts")
+    parser.add_argument("--report", type=int, default=1000, help="number of mutants between two printed counts")
+    parser.add_argument("--large", type=int, default=0, help="number of additional runs on a fat-tree of 250 hosts")
     options = parser.parse_args()
     counts, bad = Counter[str](), list[Finding]()
     for finding in play(options.first, options.count):

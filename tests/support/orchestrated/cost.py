@@ -1,7 +1,7 @@
-"""What a task costs the orchestrator: ``python -m tests.support.orchestrated.cost [--tasks 50 5000]``.
+"""Cost of a task for the orchestrator: ``python -m tests.support.orchestrated.cost [--tasks 50 5000]``.
 
-All tasks arrive at once and only one has room at a time, so all others wait: the worst for whoever asks again and
-again. Switches and hosts take no time (`instant`); policy, planning, database, controller are real.
+All tasks arrive at once, and only one fits at a time, so that all others wait: the worst case for repeated attempts.
+Switches and hosts take no time (`instant`); policy, planning, database and controller are real.
 """
 
 import argparse
@@ -88,8 +88,8 @@ def main() -> None:
     """Print a table of costs."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.orchestrated.cost", description=__doc__)
     parser.add_argument("--tasks", type=int, nargs="+", default=[50, 100, 200, 1000, 5000])
-    parser.add_argument("--placement", default="", help="have hosts chosen, by this placement policy")
-    parser.add_argument("--order", default="fifo", help="of tasks that wait")
+    parser.add_argument("--placement", default="", help="choose hosts with this placement policy")
+    parser.add_argument("--order", default="fifo", help="order of the waiting tasks")
     given = parser.parse_args()
     cost(5)  # compile and import before measuring
     head = ("tasks", "policy calls", "a task", "rows", "measurements", "statements a task", "CPU ms a task")

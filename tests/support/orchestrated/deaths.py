@@ -1,7 +1,7 @@
-"""What a death costs a task, by what it does then, on packets: ``python -m tests.support.orchestrated.deaths``.
+"""Cost of a worker's death for a task, by reaction to it, on packets: ``python -m tests.support.orchestrated.deaths``.
 
-One worker's host ends at a moment that the seed draws. Every digest is held against exact sums over the ranks that the
-rounds say they have.
+The host of one worker fails at a moment drawn from the seed. Every digest is compared with exact sums over the ranks
+that the rounds report.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Tasks on a network whose switches have few slots, on packets: ``python -m tests.support.orchestrated.few_slots``.
 
-Mean completion times over those where slots are plenty, for each way to give slots. Weights are the same in all runs.
+Prints mean completion times relative to plentiful slots, for each way to assign slots. Weights are equal in all runs.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.support.orchestrated.few_slots", description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--tasks", type=int, default=8)
-    parser.add_argument("--slots", type=int, nargs="+", default=[128, 16], help="of every switch")
+    parser.add_argument("--slots", type=int, nargs="+", default=[128, 16], help="numbers of slots of every switch")
     given = parser.parse_args()
     sys.stdout.write("  ".join(f"{name:>10}" for name in ("slots", "giving", "x plenty", "worst", "changes")) + "\n")
     plenty = [run(seed, given.tasks, "first", None) for seed in range(given.seeds)]

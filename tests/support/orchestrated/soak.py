@@ -1,6 +1,6 @@
 """Thousands of histories of the orchestrator: ``python -m tests.support.orchestrated.soak --histories 10000``.
 
-Prints what they had in them. Ends with a history that breaks something, if there is one, and exit code 1.
+Prints the events that occurred. A history that violates an invariant is printed at the end, with exit code 1.
 """
 
 import argparse
@@ -25,9 +25,9 @@ def main() -> int:
     """Run the soak; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.orchestrated.soak", description=__doc__)
     parser.add_argument("--histories", type=int, default=10_000)
-    parser.add_argument("--steps", type=int, default=12, help="things that happen in a history, at most")
-    parser.add_argument("--shrink", action="store_true", help="look for the shortest history that breaks the same")
-    parser.add_argument("--only", choices=list(KINDS), help="one kind of histories; else half of each")
+    parser.add_argument("--steps", type=int, default=12, help="most events in a history")
+    parser.add_argument("--shrink", action="store_true", help="search for the shortest history with the same violation")
+    parser.add_argument("--only", choices=list(KINDS), help="only this kind of history; default: half of each")
     given = parser.parse_args()
     began = time.process_time()
     try:

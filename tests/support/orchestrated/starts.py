@@ -1,7 +1,7 @@
-"""Kills of whoever starts a network, at random moments of the start: ``python -m tests.support.orchestrated.starts``.
+"""Kills of the process that starts a network, at random moments: ``python -m tests.support.orchestrated.starts``.
 
-After each the next call must get a network, and end it; then no process and no file may be left. Prints what it saw;
-the exit code is 1 when anything was refused or left.
+After each kill, the next call must get a network and end it; then no process and no file may be left. Prints the
+results; the exit code is 1 if a call was refused or something was left.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.support.orchestrated.starts", description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--start", nargs=2, metavar=("SOCKET", "TOPOLOGY"), help="only start a network, and stay")
+    parser.add_argument("--start", nargs=2, metavar=("SOCKET", "TOPOLOGY"), help="only start a network and keep it up")
     given = parser.parse_args()
     if given.start:
         join_network(Path(given.start[0]), given.start[1], lanes=64)

@@ -1,7 +1,7 @@
-"""Many runs and kills, after which nothing may be left: ``python -m tests.support.real.soak --runs 100 --kills 20``.
+"""Many runs and kills that may leave nothing behind: ``python -m tests.support.real.soak --runs 100 --kills 20``.
 
-Runs are compared with virtual time; kills strike the whole process of a run with SIGKILL, SIGTERM or SIGINT at a random
-moment of a random phase. Then: no process, no named network namespace, no folder, no file more than before.
+Runs are compared with virtual time; kills send SIGKILL, SIGTERM or SIGINT to the whole process of a run at a random
+moment of a random phase. Afterwards there may be no additional process, named network namespace, folder or file.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""``make same``: run everything, and compare what came with what is stored, or store it (``--write``)."""
+"""``make same``: run everything, and compare the results with the stored ones, or store them (``--write``)."""
 
 import argparse
 import os
@@ -42,12 +42,12 @@ NOT_PASSED_ON: Final = ("P4REDUCE_", "SLURM", "RAY_", "PMI", "OMPI", "P4C", "SIM
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 1 if something differs or cannot be run."""
     parser = argparse.ArgumentParser(prog="make same", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="store what comes, in place of comparing")
-    parser.add_argument("--only", metavar="GROUP[,GROUP]", help="only these groups, or jobs: runs or runs/steiner")
-    parser.add_argument("--cheap", action="store_true", help="only what 'make test' runs")
+    parser.add_argument("--write", action="store_true", help="store the results instead of comparing them")
+    parser.add_argument("--only", metavar="GROUP[,GROUP]", help="only these groups or jobs: runs or runs/steiner")
+    parser.add_argument("--cheap", action="store_true", help="run only the jobs of 'make test'")
     parser.add_argument("--all", action="store_true", help=f"also {', '.join(EXTRA)}: minutes")
-    parser.add_argument("--jobs", type=int, default=2, help="processes beside each other")
-    parser.add_argument("--keep", type=Path, default=KEPT, help="folder for all that came, to compare with diff -r")
+    parser.add_argument("--jobs", type=int, default=2, help="number of parallel processes")
+    parser.add_argument("--keep", type=Path, default=KEPT, help="folder for all results, to compare with diff -r")
     parser.add_argument("--list", action="store_true", help="only list the jobs")
     given = parser.parse_args(arguments)
     jobs = [job for job in all_jobs() if _wanted(job, given)]

@@ -1,10 +1,11 @@
-"""PyTorch's own tests of process groups, against this back end: ``python -m tests.support.torch_scripts.own_tests``.
+"""PyTorch's own tests of process groups on this back end: ``python -m tests.support.torch_scripts.own_tests``.
 
 They ship with torch (``torch.testing._internal.distributed.distributed_test``) and run one by one, as PyTorch runs them
-for gloo: each in processes of its own, over a network of its own, some three seconds each since processes are forked
-from one that has imported torch. One that fails runs over gloo alone, too. Prints a line for each and what comes of
-all, and exits with 1 when one fails that gloo passes, or gloo made a call that the table of calls lacks. With ``--out``
-each result is kept, and a test that has one is not run again. Needs the package ``expecttest``, as torch's tests do.
+for gloo: each in separate processes over a separate network, about three seconds each, because processes are forked
+from one that has imported torch. A test that fails is repeated on gloo alone. Prints a line for each test and counts;
+exits with 1 if a test fails that passes on gloo, or if gloo made a call that is missing in the table of calls. With
+``--out``, results are kept, and a test that has a result is not run again. Needs the package ``expecttest``, like
+torch's tests.
 """
 
 import argparse
@@ -69,11 +70,11 @@ class Outcome:
 def main() -> int:
     """Return 1 if a test fails that gloo passes, or a call of gloo is not in the table, else 0."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--match", default="", help="only tests whose name contains this expression")
+    parser.add_argument("--match", default="", help="run only tests whose name matches this expression")
     parser.add_argument("--ranks", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="folder for results; those that it has are not made again")
-    parser.add_argument("--elsewhere", action="store_true", help="what is not run for a reason, too")
-    parser.add_argument("--list", action="store_true", help="only say which there are")
+    parser.add_argument("--out", type=Path, help="folder for results; tests that have a result there are not run again")
+    parser.add_argument("--elsewhere", action="store_true", help="also run tests that are excluded for a reason")
+    parser.add_argument("--list", action="store_true", help="only list the tests")
     options = parser.parse_args()
     os.environ |= {"WORLD_SIZE": str(options.ranks), "OMP_NUM_THREADS": "1"}
     os.environ.setdefault("DISTRIBUTED_TESTS_DEFAULT_TIMEOUT", "100")  # seconds after which a hanging test fails

@@ -1,8 +1,8 @@
-"""``make soak-torch`` and ``make soak-restarts``: torchrun's restarts, and its closes, many times; logs are kept.
+"""``make soak-torch`` and ``make soak-restarts``: torchrun's restarts and closes, many times, with logs.
 
-Under ``--logs`` (out/torch by default) each torchrun has its log. Exit code 1 where one failed or left something.
-Several torchruns at once (``--at-once``) are the load under which each of them has to hold; the machine's load is
-measured and printed.
+Each torchrun writes a log below ``--logs`` (default out/torch). The exit code is 1 if one failed or left something
+behind. ``--at-once`` torchruns run at the same time, so that each has to work under the load of the others; the
+machine's load is measured and printed.
 """
 
 import argparse
@@ -134,12 +134,12 @@ def rounds(folder: Path, kind: str, count: int, seed: int, at_once: int) -> None
 def main() -> int:
     """Run the soaks; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=0, help="kills of a rank in one torchrun")
-    parser.add_argument("--closes", type=int, default=0, help="times that a process group is made and left")
-    parser.add_argument("--networks", type=int, default=0, help="networks that ranks leave, without torch")
-    parser.add_argument("--trainings", type=int, default=0, help="DDP, FSDP2 and DTensor, from init to close")
-    parser.add_argument("--ranks", type=int, default=2, help="of the torchrun that is struck")
-    parser.add_argument("--at-once", type=int, default=1, help="torchruns at the same time: the load of the others")
+    parser.add_argument("--kills", type=int, default=0, help="number of kills of a rank, in one torchrun")
+    parser.add_argument("--closes", type=int, default=0, help="number of process groups that are created and left")
+    parser.add_argument("--networks", type=int, default=0, help="number of networks that ranks leave, without torch")
+    parser.add_argument("--trainings", type=int, default=0, help="trainings with DDP, FSDP2 and DTensor")
+    parser.add_argument("--ranks", type=int, default=2, help="ranks of the torchrun in which ranks are killed")
+    parser.add_argument("--at-once", type=int, default=1, help="torchruns at the same time, as load for each other")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--logs", type=Path, default=Path("out/torch"))
     chosen = parser.parse_args()

@@ -69,10 +69,10 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.support.conformance.codes", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("programs", nargs="*", choices=[[], *PROGRAMS], help="default: all")
+    parser.add_argument("programs", nargs="*", choices=[[], *PROGRAMS], help="programs to test (default: all)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--updates", type=int, default=300, help="for each program")
-    parser.add_argument("--record", action="store_true", help="write BMv2's codes into tests/data/bmv2")
+    parser.add_argument("--updates", type=int, default=300, help="updates for each program")
+    parser.add_argument("--record", action="store_true", help="write status codes of BMv2 to tests/data/bmv2")
     return parser.parse_args()
 
 

@@ -34,12 +34,12 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.support.conformance.fuzz", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("suites", nargs="*", choices=[[], *SUITES], help="programs (default: all)")
+    parser.add_argument("suites", nargs="*", choices=[[], *SUITES], help="programs to test (default: all)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--cases", type=int, default=50, help="for each program")
-    parser.add_argument("--packets", type=int, default=30, help="for each case")
-    parser.add_argument("--executor", choices=EXECUTORS, help="only this one (default: both)")
-    parser.add_argument("--record", action="store_true", help="write BMv2's answers into tests/data/bmv2")
+    parser.add_argument("--cases", type=int, default=50, help="cases for each program")
+    parser.add_argument("--packets", type=int, default=30, help="packets in each case")
+    parser.add_argument("--executor", choices=EXECUTORS, help="use only this executor (default: both)")
+    parser.add_argument("--record", action="store_true", help="write answers of BMv2 to tests/data/bmv2")
     return parser.parse_args()
 
 

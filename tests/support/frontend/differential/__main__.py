@@ -1,8 +1,8 @@
-"""``python -m tests.support.frontend.differential FOLDER … --p4c P4C``: compiled by p4c and by us, the same packets?
+"""``python -m tests.support.frontend.differential FOLDER … --p4c P4C``: compare programs of p4c and of our front end.
 
-Frames follow from the states of the parser, entries from what the packets look up, both as p4c's JSON has them; the
-interpreter runs both. ``--mutants N``: how many of N single changes of each program that agrees are noticed by the same
-cases. Without --p4c our own output is the reference: that tells of the cases only.
+Both outputs run in the interpreter on the same packets. Frames are derived from the parser states and entries from the
+values that packets look up, both in p4c's JSON. ``--mutants N``: how many of N single changes to each agreeing program
+do the same cases detect? Without --p4c, our own output is the reference, which only evaluates the cases.
 """
 
 import argparse
