@@ -5,6 +5,7 @@ import re
 import pytest
 
 from p4reduce_course.frame.report import Wrong
+from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import SandboxSwitches
 from p4reduce_course.sandbox.trail import TrailStep
@@ -214,3 +215,15 @@ def test_a_line_that_raises_is_told_and_no_address_is(tmp_path):
         said = where_in_python(text, code.trail(anew=True))
     assert "raises AttributeError" in said
     assert " at 0x" not in said
+
+
+def test_a_trail_of_a_long_call_ends_and_leaves_the_process_alone(tmp_path):
+    text = "def count(n):\n    total = 0\n    for one in range(n):\n        total = total + one\n    return total\n"
+    path = tmp_path / "count.py"
+    path.write_text(text)
+    with StudentCode(path, ProcessLimits(cpu_s=2)) as code:
+        code.call("count", 3_000_000)
+        assert code.trail() == []
+        code.call("count", 20_000)
+        assert "'total = total + one' sets: 199990000" in where_in_python(text, code.trail())
+        assert code.call("count", 3) == 3

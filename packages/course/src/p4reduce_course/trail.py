@@ -30,6 +30,8 @@ _PARTS: Final = 8
 """most sentences"""
 _SHOWN: Final = 90
 """most characters of a statement in the text"""
+_SEEN: Final = 300
+"""most steps of Python that are followed"""
 _INPUTS: Final = 4
 """most values of a statement's inputs"""
 _KEPT: Final = 2
@@ -556,7 +558,7 @@ def _lines(tree: ast.Module, lines: Sequence[str], left: set[int], steps: Sequen
     statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and not hasattr(node, "body")]
     statements += [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While | ast.If | ast.With)]
     waiting, seen, told_lines = ends[-1:], set(ends[-1:]), set(left)
-    while waiting:
+    while waiting and len(seen) < _SEEN:
         place = waiting.pop(0)
         step = steps[place]
         node = next((node for node in statements if _first(node) <= step.line <= _last(node)), None)

@@ -84,7 +84,9 @@ class LineStep(NamedTuple):
         call, above, line, from_, name, value = step
         if not (isinstance(name, str) and isinstance(value, str)):
             raise TypeError(step)
-        return cls(base + int(call), base + int(above) if above >= 0 else -1, int(line), int(from_), name, value[:60])
+        return cls(
+            base + int(call), base + int(above) if above >= 0 else -1, int(line), int(from_), name[:60], value[:60]
+        )
 
 
 class Apart(Closable, ABC):
@@ -358,33 +360,24 @@ class StudentCode(Apart):
         self.call(LOAD, text)
 
     def trail(self, *, anew: bool = False) -> list[LineStep]:
-        """Repeats the last call, and returns what its lines set and return; nothing if that is not possible.
+        """Repeats the last call in another process; returns what its lines set and return, or nothing if that fails.
 
         ``anew``: repeats all calls since `begin`, with the same answers, because the last one depends on them.
         """
         steps: list[LineStep] = []
         calls = list(self._calls) if anew else [self._last]
-        try:
-            if anew:
-                self.load(self.file.read_text("utf-8"))
-            for call in calls:
-                waiting = list(call.answers)
-
-                def answer(*_: Any, waiting: list[Any] = waiting, **__: Any) -> Any:
-                    if not waiting or isinstance(waiting[0], Exception):
-                        raise Untold("no answer")
-                    return waiting.pop(0)
-
-                services = {
-                    given.name: answer for each in calls for given in each.arguments if isinstance(given, Remote)
-                }
-                base = max((step.call for step in steps), default=-1) + 1
-                told = self.call(TRAIL, call.name, *call.arguments, services=services)
-                steps += [LineStep.of(step, base) for step in told]
-        except (Wrong, OSError, UnicodeDecodeError, TypeError, ValueError):
-            return []
-        finally:
-            self._last = calls[-1] if calls else self._last
+        with StudentCode(self.file, self.limits) as other:
+            try:
+                for call in calls:
+                    service = _answering(call.answers)
+                    services = {
+                        given.name: service for each in calls for given in each.arguments if isinstance(given, Remote)
+                    }
+                    base = max((step.call for step in steps), default=-1) + 1
+                    told = other.call(TRAIL, call.name, *call.arguments, services=services)
+                    steps = [*steps, *(LineStep.of(step, base) for step in told)][-_STEPS:]
+            except (Wrong, TypeError, ValueError):
+                return []
         return steps
 
     @property
@@ -446,6 +439,20 @@ class StudentCode(Apart):
         )
 
 
+def _answering(answers: Sequence[Any]) -> Service:
+    """Returns a service that gives some answers, one after the other."""
+    waiting = list(answers)
+
+    def answer(*_: Any, **__: Any) -> Any:
+        if not waiting or isinstance(waiting[0], Exception):
+            raise Untold("no answer")
+        return waiting.pop(0)
+
+    return answer
+
+
+_STEPS: Final = 6000
+"""most steps of a trail, the last ones"""
 _LONG: Final = 40_000
 """most characters of a file that repeats calls"""
 _WIDE: Final = 64
