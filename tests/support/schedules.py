@@ -1,8 +1,8 @@
 """``python -m tests.support.schedules``: time of scripts whose messages gloo carries, compared with packets.
 
 Random scripts of pipelines (1F1B, interleaved) and experts (uneven all-to-all), also with concurrent sums of gradients,
-on random networks. Each runs in threads, like a script's ranks, with `Communicator.sent` and `moves`, and its result has
-the time of what was recorded (``replay``). The same sends, sums and computation are then played as packets from the
+on random networks. Each runs in threads, like a script's ranks, with `Communicator.sent` and `moves`, and its result
+has the time of its replay (``replay``). The same sends, sums and computation are then played as packets from the
 schedule itself. Prints the error of the whole time for each kind, with the 95 % interval of its mean, and the error of
 the ranks' clocks. Published figures need a seed that was not used in development.
 """
