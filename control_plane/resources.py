@@ -12,8 +12,12 @@ SLOTS: Final = 4096
 """slots of a switch in the bundled programs (p4src/sizes.p4)"""
 STATS_JOBS: Final = 512
 """number of jobs with counters of their own (p4src/sizes.p4)"""
-_MAX_ID: Final = 65_535
-"""largest multicast group and replication id: they have 16 bits, and 0 means none"""
+_MAX_ID: Final = 0x3FFF
+"""largest multicast group and replication id: 0 means none, and from `QUESTIONS` on they follow from others"""
+QUESTIONS: Final = 0x4000
+"""how much higher the numbers of a job's group with questions, and of the questions in it, are than those of its own"""
+TO_PARENT: Final = 0x8000
+"""how much higher the replication id of the copy to the parent is than the job's group"""
 
 
 class SlotPool:
