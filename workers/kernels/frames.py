@@ -180,13 +180,13 @@ def set_mask(out: Any, mask: int) -> None:
 
 @kernel
 def identification_of(frame: Any) -> Any:
-    """How far the frame before this one on its link is behind it, modulo 2**16; 0: it does not say."""
+    """Return this frame's seq minus that of the previous frame on its link, modulo 2**16; 0: not stated."""
     return _be16(frame, IDENTIFICATION)
 
 
 @kernel
 def set_identification(out: Any, behind: int) -> None:
-    """Writes what ``identification_of`` reads into a frame that was just made, which has 0 there (RFC 1624)."""
+    """Set ``identification_of`` of a new frame, whose field is 0, and update the IP checksum (RFC 1624)."""
     total = (_be16(out, CHECKSUM) ^ 0xFFFF) + behind
     checksum = ((total & 0xFFFF) + (total >> 16)) ^ 0xFFFF
     out[IDENTIFICATION] = behind >> 8

@@ -1,10 +1,10 @@
-"""What each frame says of the one before it on its link, compiled: a lost frame shows when the next one comes.
+"""Detection of losses on one link, compiled: each frame names the chunk of the previous frame on its link.
 
-In ``ipv4.identification`` each contribution, and each RESULT of a switch, says how far the chunk of the frame that left
-before it on the same link is behind its own, modulo 2**16. 0: it does not say; so do the first frame of an epoch or of
-an iteration, and all frames of hosts that add. Links keep the order of frames: if what left before has not come, it is
-lost. A worker then asks its switch for that RESULT in any case, and a switch asks for the contribution; a repair takes
-one round trip of the link, not one of the tree. Jobs whose chunks may overtake each other do without.
+``ipv4.identification`` of a contribution, and of a switch's RESULT, is its seq minus that of the previous frame on the
+same link, modulo 2**16. It is 0 in the first frame of an epoch or an iteration and in frames of hosts that add. Links
+keep the order of frames, so a previous frame that has not arrived is lost. A worker then asks its switch for that
+RESULT, and a switch asks its child for the contribution. The repair takes one round trip of the link, not of the tree.
+Jobs whose chunks may overtake each other do not use this.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ _WORKER = int(EndpointKind.WORKER)
 
 @kernel
 def number(e: Any, out: Any, seq: int, iteration: int) -> None:
-    """Write into a contribution, which was just made and leaves next, how far the one before it is behind."""
+    """Write the distance to the previous contribution into a contribution that leaves next."""
     if e.kind != _WORKER or e.reorder == NEVER:
         return
     if e.sent_seq != NOTHING and e.sent_iteration == iteration:
@@ -31,7 +31,7 @@ def number(e: Any, out: Any, seq: int, iteration: int) -> None:
 
 @kernel
 def find_gap(e: Any, frame: Any, seq: int, now: int) -> None:
-    """Ask for the RESULT that the switch sent before this one, if it is lost."""
+    """Ask for the RESULT that the switch sent before this one if it has not arrived."""
     behind = identification_of(frame)
     if behind == 0 or e.kind != _WORKER or e.reorder == NEVER:
         return

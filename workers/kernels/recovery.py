@@ -448,9 +448,9 @@ def _miss(e: Any, entry: Any, seq: int, cause: int) -> None:
 
 @kernel
 def miss_behind_gap(e: Any, entry: Any, seq: int, now: int) -> None:
-    """Ask in any case for a RESULT that is lost: the one that its switch sent next has come.
+    """Ask for a lost RESULT: the one that the switch sent after it has arrived.
 
-    Where frames overtake each other it may be late only. What was asked for a moment ago is not asked for again.
+    Does nothing if frames of this job overtake each other, or if the RESULT was asked for less than a round trip ago.
     """
     if entry.state != _OUTSTANDING or entry.again or e.late_by > 0:
         return
