@@ -480,7 +480,7 @@ def plan_entries(plan: Plan) -> dict[str, SwitchEntries]:
         prepare.setdefault(switch, []).append(_path_entry(plan, switch, destination, neighbour))
     for aggregator in plan.aggregators:
         own = prepare.setdefault(aggregator.name, [])
-        own.extend(_group_entries(aggregator))
+        own.extend(_group_entries(plan, aggregator))
         own.extend(_replica_entries(plan, aggregator))
         own.extend(_peer_entries(plan, aggregator))
         own.extend(_deadline_entries(plan, aggregator))
@@ -590,17 +590,20 @@ def _path_entry(plan: Plan, switch: str, destination: str, neighbour: str) -> fy
     return fy.P4TableEntry("path", match=fy.P4TableMatch(match), action=action)
 
 
-def _group_entries(aggregator: Aggregator) -> tuple[fy.P4MulticastGroupEntry, ...]:
-    """The children; and these beside those to whom a question may go: the parent, at the root each child again."""
+def _group_entries(plan: Plan, aggregator: Aggregator) -> tuple[fy.P4MulticastGroupEntry, ...]:
+    """Return the group of the children; in plans that find gaps, also the group with copies for questions.
+
+    A question goes to the parent, or from the root to a child, so the second group has the parent, or each child twice.
+    """
     children = tuple((child.address.port, child.rid) for child in aggregator.children)
+    group = fy.P4MulticastGroupEntry(aggregator.group, replicas=children)
+    if not plan.finds_gaps:
+        return (group,)
     if aggregator.parent is None:
         asked = tuple((port, QUESTIONS + rid) for port, rid in children)
     else:
         asked = ((aggregator.parent.port, TO_PARENT + aggregator.group),)
-    return (
-        fy.P4MulticastGroupEntry(aggregator.group, replicas=children),
-        fy.P4MulticastGroupEntry(QUESTIONS + aggregator.group, replicas=(*children, *asked)),
-    )
+    return group, fy.P4MulticastGroupEntry(QUESTIONS + aggregator.group, replicas=(*children, *asked))
 
 
 def _replica_entries(plan: Plan, aggregator: Aggregator) -> list[Entity]:
@@ -610,10 +613,10 @@ def _replica_entries(plan: Plan, aggregator: Aggregator) -> list[Entity]:
         address, token = _addresses(child.address), plan.token(child.name, aggregator.name)
         action = fy.P4TableAction("address_or_late", **address, token=token, bit_=child.mask)
         entries.append(_replica_entry(child.rid, action))
-        if aggregator.parent is None:
+        if plan.finds_gaps and aggregator.parent is None:
             question = fy.P4TableAction("address_question", **address, bit_=child.mask)
             entries.append(_replica_entry(QUESTIONS + child.rid, question))
-    if aggregator.parent is not None:
+    if plan.finds_gaps and aggregator.parent is not None:
         action = fy.P4TableAction("address_parent", **_addresses(aggregator.parent))
         entries.append(_replica_entry(TO_PARENT + aggregator.group, action))
     return entries
@@ -665,7 +668,9 @@ def _job_entry(plan: Plan, aggregator: Aggregator) -> fy.P4TableEntry:
         "group": aggregator.group,
         "stats": plan.grant.stats,
     }
-    asking = {"questions": QUESTIONS + aggregator.group, "again": plan.asks_again_after}
+    asking = {"questions": 0, "again": 0}
+    if plan.finds_gaps:
+        asking = {"questions": QUESTIONS + aggregator.group, "again": plan.asks_again_after}
     action = fy.P4TableAction("root_with_questions", **arguments, **asking)
     if aggregator.parent is not None:
         parent = aggregator.parent

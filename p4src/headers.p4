@@ -190,6 +190,7 @@ struct metadata_t {
     bit<1>  gap;            // a frame that left before this one on its link was lost
     bit<32> before;         // and was of this chunk
     bit<1>  known;          // whose slot the job has used
+    bit<1>  ordered;        // no frame of the job is known to have overtaken another
     bit<16> behind;         // of a frame that leaves: how far the one before it on its link is behind it
     bit<1>  asks;           // of a multicast: one copy is a question for the chunk `before`
     // From table `replica`.

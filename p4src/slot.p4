@@ -89,6 +89,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
     // Of a job, at its first slot: generation, iteration and seq of what it sent to its parent last, and to its children.
     register<bit<96>>(SLOTS) last_up;
     register<bit<96>>(SLOTS) last_down;
+    register<bit<32>>(SLOTS) overtaken; // of a job, at its first slot: the generation in which its frames overtook each other
     FOR_EACH_WORD(DECLARE_LANES)
 
     // Reads the slot, and what else the cases below go by.
@@ -279,7 +280,8 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         bit<96> last;
         last_down.read(last, meta.base);
         last_down.write(meta.base, meta.generation ++ hdr.inc.iteration ++ hdr.inc.seq);
-        meta.behind = last[95:32] == meta.generation ++ hdr.inc.iteration ? hdr.inc.seq[15:0] - last[15:0] : 0;
+        meta.behind = meta.questions != 0 && last[95:32] == meta.generation ++ hdr.inc.iteration
+            ? hdr.inc.seq[15:0] - last[15:0] : 0;
         behind.write(meta.index, meta.behind);
     }
 
@@ -287,7 +289,8 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         bit<96> last;
         last_up.read(last, meta.base);
         last_up.write(meta.base, meta.generation ++ hdr.inc.iteration ++ hdr.inc.seq);
-        meta.behind = last[95:32] == meta.generation ++ hdr.inc.iteration ? hdr.inc.seq[15:0] - last[15:0] : 0;
+        meta.behind = meta.questions != 0 && last[95:32] == meta.generation ++ hdr.inc.iteration
+            ? hdr.inc.seq[15:0] - last[15:0] : 0;
     }
 
     // Whether a contribution of this child is not in, or the RESULT of a full slot.
@@ -300,6 +303,18 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         meta.gap = meta.from_parent == 1
             ? here & ~cell[2:2] & (bit<1>)(cell[63:32] == meta.full)
             : ~later & ~(here & (bit<1>)((cell[63:32] & meta.child) != 0));
+    }
+
+    // A frame that was not sent again meets what has come already: it was late, not lost, and something was asked for
+    // in vain (or a link duplicates frames). The job asks for no gaps any more.
+    action note_overtaken() {
+        overtaken.write(meta.base, meta.generation);
+    }
+
+    action recall_overtaken() {
+        bit<32> cell;
+        overtaken.read(cell, meta.base);
+        meta.ordered = (bit<1>)(cell != meta.generation);
     }
 
     action look_for_gap() {
@@ -478,11 +493,16 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         }
         if (meta.reply == REPLY_DOWN) { number(); }
         else if (meta.reply == REPLY_UP || meta.reply == REPLY_UP_AGAIN) { number_up(); }
-        if (hdr.ipv4.identification != 0 && hdr.inc.type != TYPE_ASK
-            && (meta.refused == 0 || meta.refused == REFUSED_DUPLICATE)) {
-            look_for_gap();
-            if (meta.gap == 0 && meta.again != 0 && hdr.inc.resend == 0) { look_further_back(); }
-            if (meta.gap == 1) { meta.refused = 0; }
+        if (meta.questions != 0 && hdr.ipv4.identification != 0 && hdr.inc.type != TYPE_ASK) {
+            if (hdr.inc.resend == 0 && (meta.refused == REFUSED_DUPLICATE || meta.reply == REPLY_REPLAY
+                || (meta.refused == REFUSED_RESULT && meta.slot.done == 1 && meta.slot.generation == meta.generation
+                    && meta.slot.seq == hdr.inc.seq))) { note_overtaken(); }
+            else { recall_overtaken(); }
+            if (meta.ordered == 1 && (meta.refused == 0 || meta.refused == REFUSED_DUPLICATE)) {
+                look_for_gap();
+                if (meta.gap == 0 && meta.again != 0 && hdr.inc.resend == 0) { look_further_back(); }
+                if (meta.gap == 1) { meta.refused = 0; }
+            }
         }
     }
 }

@@ -185,6 +185,11 @@ class Plan:
         return max(1, self.deadline_ps * (levels - aggregator.level) // (levels * PS_PER_US))
 
     @property
+    def finds_gaps(self) -> bool:
+        """Whether switches ask for frames lost on their links. Not in turns, whose circuits may be dark by then."""
+        return self.name != "tdm"
+
+    @property
     def asks_again_after(self) -> int:
         """Chunks after which a switch looks whether its question for a lost frame has brought it.
 

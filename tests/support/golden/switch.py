@@ -80,6 +80,7 @@ class GoldenSwitch:
         self.results = 0
         self.last_up: dict[int, Last] = {}  # by the job's first slot
         self.last_down: dict[int, Last] = {}
+        self.overtaken: dict[int, int] = {}  # by the job's first slot: a generation whose frames overtook each other
         self.refused: Counter[Reason] = Counter()
         self.refused_total = 0
         self.received: Counter[tuple[int, int, bool]] = Counter()
@@ -171,6 +172,9 @@ class GoldenSwitch:
             try:
                 answer = self._contribution(job, peer, slot, packet) if peer.bit else self._result(job, slot, packet)
             except Refused as refusal:
+                came = (slot.generation, slot.seq, slot.done) == (job.generation, packet.seq, True)
+                if refusal.reason is Reason.DUPLICATE or (refusal.reason is Reason.RESULT and came):
+                    self._note_overtaken(job, packet)
                 if refusal.reason is not Reason.DUPLICATE or self._gap(job, peer, packet) is None:
                     raise
                 answer = _Answer(slot)  # it brings news all the same
@@ -182,6 +186,8 @@ class GoldenSwitch:
             answer.behind = answer.slot.behind
             if answer.to == "parent":
                 answer.behind = _behind(self.last_up, job, packet)
+        if answer.to == "sender" and answer.question is None and packet.kind != Kind.ASK:
+            self._note_overtaken(job, packet)
         self.slots[index] = answer.slot
         self.received[job.stats, packet.kind % 4, packet.resend] += 1
         gap = self._gap(job, peer, packet)
@@ -191,9 +197,16 @@ class GoldenSwitch:
             return self._answer_and_ask(job, peer, port, packet, answer, gap)
         return self._answer(job, port, packet, answer)
 
+    def _note_overtaken(self, job: JobEntry, packet: Packet) -> None:
+        """A frame that was not sent again meets what has come already: it was late, and no gap."""
+        if job.questions and packet.identification and not packet.resend:
+            self.overtaken[job.base] = job.generation
+
     def _gap(self, job: JobEntry, peer: PeerEntry, packet: Packet) -> int | None:
         """The chunk of the frame before this one on its link, if that frame has been lost."""
-        if packet.kind == Kind.ASK or packet.identification == 0:
+        if packet.kind == Kind.ASK or packet.identification == 0 or not job.questions:
+            return None
+        if self.overtaken.get(job.base) == job.generation:
             return None
         ahead = packet.identification if packet.identification < 2**15 else packet.identification - 2**16
         seq = (packet.seq - ahead) % SEQ_MODULUS
@@ -454,7 +467,7 @@ Last = tuple[int, int, int]
 def _behind(last: dict[int, Last], job: JobEntry, packet: Packet) -> int:
     """How far the frame that left before this one is behind it, modulo 2**16; this one is the last now."""
     before, last[job.base] = last.get(job.base, (0, 0, 0)), (job.generation, packet.iteration, packet.seq)
-    return (packet.seq - before[2]) % (1 << 16) if before[:2] == last[job.base][:2] else 0
+    return (packet.seq - before[2]) % (1 << 16) if job.questions and before[:2] == last[job.base][:2] else 0
 
 
 def _back(port: int, packet: Packet) -> Address:

@@ -114,7 +114,28 @@ def test_without_a_group_for_questions_nothing_is_asked_beside_a_sum():
     for seq in (0, 1, 2):
         push(switch, 1, seq, behind=seq and 1)
     push(switch, 2, 0)
-    assert sent(push(switch, 2, 2, behind=1)) == [(9, Kind.PUSH, 2, 0, 2)]
+    assert sent(push(switch, 2, 2, behind=1)) == [(9, Kind.PUSH, 2, 0, 0)]
+    assert sent(push(switch, 1, 6, behind=1)) == []
+
+
+def test_a_job_whose_frames_overtake_each_other_asks_no_more():
+    switch = make_switch()
+    push(switch, 1, 0)
+    assert sent(push(switch, 1, 2, behind=1)) == [(1, Kind.ASK, 1, 1, 0)]
+    assert sent(push(switch, 1, 1, behind=1, resend=True)) == []
+    assert push(switch, 1, 1, behind=1).refused is Reason.DUPLICATE  # it was late, not lost
+    assert sent(push(switch, 1, 5, behind=1)) == []
+
+
+def test_a_result_that_comes_late_ends_the_questions_to_the_parent():
+    switch = make_switch(inner=True)
+    for seq in range(4):
+        push(switch, 1, seq)
+        push(switch, 2, seq)
+    assert (9, Kind.ASK, 0, 1, 0) in sent(result(switch, 1, behind=1))
+    result(switch, 0, resend=True)
+    assert result(switch, 0, behind=1).refused is Reason.RESULT
+    assert Kind.ASK not in [kind for _, kind, *_ in sent(result(switch, 3, behind=1))]
 
 
 def test_a_question_for_a_gap_is_answered_by_what_was_lost_or_not_at_all():
