@@ -3,8 +3,7 @@
 ``python -m tests.support.labs.mistakes`` counts the first messages that do. An entry has: lab, file, a place in the
 solution, its replacement, and words of which the first message must contain one (a regular expression), unless it names
 the line. Messages were written with knowledge of `MISTAKES`. `FIRST` and `SECOND` were written before they were graded:
-messages that missed the cause were then improved for `FIRST`, not for `SECOND`. The seventh batch has no words: its
-messages were judged by hand.
+messages that missed the cause were then improved for `FIRST`, not for `SECOND`. The seventh batch was judged by hand.
 """
 
 import argparse
