@@ -17,8 +17,9 @@ from finsy.proto import p4i
 from google.protobuf import text_format
 
 from p4reduce.base.errors import ControllerError
-from p4reduce.control_plane.plans.plan import Aggregator, Child, Plan
+from p4reduce.control_plane.plans.plan import Address, Aggregator, Child, Plan
 from p4reduce.control_plane.plans.routes import Route
+from p4reduce.control_plane.resources import QUESTIONS, TO_PARENT
 from p4reduce.topologies import Topology
 from p4reduce.workers.specs import TOKEN_BITS
 from p4reduce.workers.status import WaitStatus
@@ -479,7 +480,7 @@ def plan_entries(plan: Plan) -> dict[str, SwitchEntries]:
         prepare.setdefault(switch, []).append(_path_entry(plan, switch, destination, neighbour))
     for aggregator in plan.aggregators:
         own = prepare.setdefault(aggregator.name, [])
-        own.append(_group_entry(aggregator))
+        own.extend(_group_entries(plan, aggregator))
         own.extend(_replica_entries(plan, aggregator))
         own.extend(_peer_entries(plan, aggregator))
         own.extend(_deadline_entries(plan, aggregator))
@@ -589,24 +590,44 @@ def _path_entry(plan: Plan, switch: str, destination: str, neighbour: str) -> fy
     return fy.P4TableEntry("path", match=fy.P4TableMatch(match), action=action)
 
 
-def _group_entry(aggregator: Aggregator) -> fy.P4MulticastGroupEntry:
-    replicas = tuple((child.address.port, child.rid) for child in aggregator.children)
-    return fy.P4MulticastGroupEntry(aggregator.group, replicas=replicas)
+def _group_entries(plan: Plan, aggregator: Aggregator) -> tuple[fy.P4MulticastGroupEntry, ...]:
+    """Return the group of the children; in plans that find gaps, also the group with copies for questions.
+
+    A question goes to the parent, or from the root to a child, so the second group has the parent, or each child twice.
+    """
+    children = tuple((child.address.port, child.rid) for child in aggregator.children)
+    group = fy.P4MulticastGroupEntry(aggregator.group, replicas=children)
+    if not plan.finds_gaps:
+        return (group,)
+    if aggregator.parent is None:
+        asked = tuple((port, QUESTIONS + rid) for port, rid in children)
+    else:
+        asked = ((aggregator.parent.port, TO_PARENT + aggregator.group),)
+    return group, fy.P4MulticastGroupEntry(QUESTIONS + aggregator.group, replicas=(*children, *asked))
 
 
 def _replica_entries(plan: Plan, aggregator: Aggregator) -> list[Entity]:
-    """The address and token of each child; with a deadline also its bit, by which it learns what it has missed."""
+    """Return the address, token and bit of each child, and the entries for a question (`_group_entries`)."""
     entries: list[Entity] = []
     for child in aggregator.children:
-        address = {"mac": child.address.mac, "ip": child.address.ip, "udp": child.address.udp}
-        token = plan.token(child.name, aggregator.name)
-        action = fy.P4TableAction("address", **address)
-        if plan.deadline_ps is not None:
-            action = fy.P4TableAction("address_or_late", **address, token=token, bit_=child.mask)
-        elif token:
-            action = fy.P4TableAction("address_with_token", **address, token=token)
-        entries.append(fy.P4TableEntry("replica", match=fy.P4TableMatch({"std.egress_rid": child.rid}), action=action))
+        address, token = _addresses(child.address), plan.token(child.name, aggregator.name)
+        action = fy.P4TableAction("address_or_late", **address, token=token, bit_=child.mask)
+        entries.append(_replica_entry(child.rid, action))
+        if plan.finds_gaps and aggregator.parent is None:
+            question = fy.P4TableAction("address_question", **address, bit_=child.mask)
+            entries.append(_replica_entry(QUESTIONS + child.rid, question))
+    if plan.finds_gaps and aggregator.parent is not None:
+        action = fy.P4TableAction("address_parent", **_addresses(aggregator.parent))
+        entries.append(_replica_entry(TO_PARENT + aggregator.group, action))
     return entries
+
+
+def _addresses(address: Address) -> dict[str, int]:
+    return {"mac": address.mac, "ip": address.ip, "udp": address.udp}
+
+
+def _replica_entry(rid: int, action: fy.P4TableAction) -> fy.P4TableEntry:
+    return fy.P4TableEntry("replica", match=fy.P4TableMatch({"std.egress_rid": rid}), action=action)
 
 
 def _deadline_entries(plan: Plan, aggregator: Aggregator) -> list[Entity]:
@@ -647,17 +668,21 @@ def _job_entry(plan: Plan, aggregator: Aggregator) -> fy.P4TableEntry:
         "group": aggregator.group,
         "stats": plan.grant.stats,
     }
-    action = fy.P4TableAction("root", **arguments)
+    asking = {"questions": 0, "again": 0}
+    if plan.finds_gaps:
+        asking = {"questions": QUESTIONS + aggregator.group, "again": plan.asks_again_after}
+    action = fy.P4TableAction("root_with_questions", **arguments, **asking)
     if aggregator.parent is not None:
         parent = aggregator.parent
-        action = _known(
-            "inner",
-            plan.token(aggregator.name, parent.name),
+        action = fy.P4TableAction(
+            "inner_with_questions",
             **arguments,
             parent_port=parent.port,
             parent_mac=parent.mac,
             parent_ip=parent.ip,
             parent_udp=parent.udp,
+            token=plan.token(aggregator.name, parent.name),
+            **asking,
         )
     return fy.P4TableEntry("job", match=fy.P4TableMatch(_job_match(plan)), action=action)
 

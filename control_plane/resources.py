@@ -12,8 +12,12 @@ SLOTS: Final = 4096
 """slots of a switch in the bundled programs (p4src/sizes.p4)"""
 STATS_JOBS: Final = 512
 """number of jobs that can have counter cells at one time (p4src/sizes.p4)"""
-_MAX_ID: Final = 65_535
-"""largest multicast group and replication id: they have 16 bits, and 0 means none"""
+_MAX_ID: Final = 0x3FFF
+"""largest multicast group and replication id of a job: 0 means none, higher ids are derived with the offsets below"""
+QUESTIONS: Final = 0x4000
+"""offset of a job's group for questions, and of the replication ids in it, from the job's own group and ids"""
+TO_PARENT: Final = 0x8000
+"""offset of the replication id of the copy to the parent from the job's group"""
 
 
 class SlotPool:

@@ -44,12 +44,31 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
         meta.token = token;
     }
 
+    // With a group in which a question goes beside what else leaves.
+    action root_with_questions(bit<32> generation, bit<32> base, bit<32> slots, bit<32> full, bit<16> group,
+                               bit<16> stats, bit<16> questions, bit<16> again) {
+        root(generation, base, slots, full, group, stats);
+        meta.questions = questions;
+        meta.again = again;
+    }
+
+    action inner_with_questions(bit<32> generation, bit<32> base, bit<32> slots, bit<32> full, bit<16> group,
+                                bit<16> stats, bit<9> parent_port, bit<48> parent_mac, bit<32> parent_ip,
+                                bit<16> parent_udp, bit<24> token, bit<16> questions, bit<16> again) {
+        inner(generation, base, slots, full, group, stats, parent_port, parent_mac, parent_ip, parent_udp);
+        meta.token = token;
+        meta.questions = questions;
+        meta.again = again;
+    }
+
     table job {
         key = {
             hdr.inc.job: exact;
             hdr.inc.epoch: exact;
         }
-        actions = { root; inner; inner_with_token; @defaultonly NoAction; }
+        actions = {
+            root; inner; inner_with_token; root_with_questions; inner_with_questions; @defaultonly NoAction;
+        }
         default_action = NoAction();
         size = JOB_ENTRIES;
     }
@@ -106,11 +125,12 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
         hdr.ipv4.src            = hdr.ipv4.dst;
         hdr.ipv4.ttl            = 64;
         hdr.ipv4.ecn            = ECN_CAPABLE;
-        hdr.ipv4.identification = 0;
+        hdr.ipv4.identification = meta.behind;
         hdr.udp.src_port        = INC_UDP_PORT;
         hdr.udp.checksum        = 0;
         hdr.inc.type            = type;
         hdr.inc.has_lanes       = has_lanes;
+        hdr.inc.gap             = 0;
         hdr.inc.resend          = resend;
         hdr.inc.saturated       = meta.slot.saturated;
         hdr.inc.ecn_echo        = meta.slot.ecn;
@@ -131,6 +151,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
         hdr.ipv4.identification = 0;
         hdr.udp.src_port        = INC_UDP_PORT;
         hdr.udp.checksum        = 0;
+        hdr.inc.gap             = 0;
         hdr.inc.resend          = 1;
         hdr.inc.saturated       = 0;
         hdr.inc.ecn_echo        = 0;
@@ -158,6 +179,40 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
     action down() {
         speak(TYPE_RESULT, meta.slot.result_lanes, 0);
         std.mcast_grp = meta.group;
+    }
+
+    // The same with a question: each copy of this group is, in egress, what its receiver is to get, or none.
+    action up_and_ask() {
+        up(0);
+        meta.asks = 1;
+        std.mcast_grp = meta.questions;
+    }
+
+    action down_and_ask() {
+        down();
+        meta.asks = 1;
+        std.mcast_grp = meta.questions;
+    }
+
+    // Taken in; the child is asked for the chunk before it.
+    action ask_for_before() {
+        job_received.count((bit<32>)(meta.stats ++ hdr.inc.type[1:0] ++ hdr.inc.resend));
+        bit<48> mac = hdr.ethernet.src;
+        bit<32> ip = hdr.ipv4.src;
+        bit<16> udp = hdr.udp.src_port;
+        hdr.ethernet.src        = hdr.ethernet.dst;
+        hdr.ethernet.dst        = mac;
+        hdr.ipv4.src            = hdr.ipv4.dst;
+        hdr.ipv4.dst            = ip;
+        hdr.ipv4.ttl            = 64;
+        hdr.ipv4.ecn            = ECN_CAPABLE;
+        hdr.udp.src_port        = INC_UDP_PORT;
+        hdr.udp.dst_port        = udp;
+        hdr.udp.checksum        = 0;
+        hdr.inc.exponent        = meta.child[31:24];
+        hdr.inc.token           = meta.child[23:0];
+        std.egress_spec         = std.ingress_port;
+        ASK_FOR_BEFORE
     }
 
     // Back to where the packet came from, with the token that it showed.
@@ -209,9 +264,13 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
             meta.refused = meta.forged == 1 ? (bit<8>)REFUSED_TOKEN : REFUSED_TYPE;
         } else {
             slot.apply(hdr, meta, std);
-            if (meta.reply == REPLY_NONE) { if (meta.refused == 0) { wait(); } }
-            else if (meta.reply == REPLY_DOWN) { down(); }
-            else if (meta.reply == REPLY_UP) { up(0); }
+            if (meta.reply == REPLY_NONE) {
+                if (meta.refused == 0) { if (meta.gap == 1) { ask_for_before(); } else { wait(); } }
+            } else if (meta.reply == REPLY_DOWN) {
+                if (meta.gap == 1 && meta.questions != 0) { down_and_ask(); } else { down(); }
+            } else if (meta.reply == REPLY_UP) {
+                if (meta.gap == 1 && meta.questions != 0) { up_and_ask(); } else { up(0); }
+            }
             else if (meta.reply == REPLY_REPLAY) { replay(); }
             else if (meta.reply == REPLY_UP_AGAIN) { up(1); }
             else if (meta.reply == REPLY_ASK) { ask_sender(); }

@@ -21,6 +21,30 @@
 // `count` of an ASK to a child: the RESULT has been sent, and is on its way as far as this switch knows.
 #define RESULT_SENT 0xffff
 
+// Copies of a multicast: to a child, to the parent, a question to a child beside its RESULT.
+#define COPY_CHILD 0
+#define COPY_PARENT 1
+#define COPY_QUESTION 2
+
+// A frame without lanes that asks for the chunk `before` in any case, in place of whatever leaves; all but its addresses
+// and what it shows.
+#define ASK_FOR_BEFORE \
+    hdr.ipv4.identification = 0; \
+    hdr.ipv4.total_length   = IPV4_BYTES + EMPTY_UDP_LENGTH; \
+    hdr.udp.length          = EMPTY_UDP_LENGTH; \
+    hdr.inc.version         = INC_VERSION; \
+    hdr.inc.gap             = 1; \
+    hdr.inc.type            = TYPE_ASK; \
+    hdr.inc.width           = LANES_OF_32; \
+    hdr.inc.late            = 0; \
+    hdr.inc.resend          = 1; \
+    hdr.inc.saturated       = 0; \
+    hdr.inc.ecn_echo        = 0; \
+    hdr.inc.has_lanes       = 0; \
+    hdr.inc.count           = 0; \
+    hdr.inc.seq             = meta.before; \
+    hdr.lanes.setInvalid();
+
 #define ETHERNET_BYTES 14
 #define IPV4_BYTES 20
 #define UDP_BYTES 8
@@ -64,7 +88,7 @@ header udp_t {
 header inc_t {
     bit<4>  version;
     bit<4>  type;
-    bit<1>  unused;
+    bit<1>  gap;            // of an ASK: a later frame has come, so that only the answer itself is of use
     bit<2>  width;          // of its lanes: 0 is 32 bits, 1 is 16, 2 is 8; not 0 in version 2 only
     bit<1>  late;           // of a RESULT: nothing of its receiver's is in it; else: the chunk may be closed
     bit<1>  resend;         // not the first time that this sender sends this packet
@@ -143,6 +167,8 @@ struct metadata_t {
     bit<32> parent_ip;
     bit<16> parent_udp;
     bit<24> token;          // to show to the parent
+    bit<16> questions;      // the group with a question beside a sum or a RESULT; 0: none
+    bit<16> again;          // chunks after which one that has not come is asked for again; 0: never
     // From table `peer`.
     bit<1>  from_parent;
     bit<1>  lowest;
@@ -161,6 +187,16 @@ struct metadata_t {
     bit<32> absent;         // children whose contributions the chunk has been closed without
     bit<1>  overdue;        // it may be
     bit<1>  lost;           // the RESULT of the chunk that is asked for is not on its way
+    bit<1>  gap;            // a frame that left before this one on its link was lost
+    bit<32> before;         // and was of this chunk
+    bit<1>  known;          // whose slot the job has used
+    bit<1>  ordered;        // no frame of the job is known to have overtaken another
+    bit<16> behind;         // of a frame that leaves: how far the one before it on its link is behind it
+    bit<1>  asks;           // of a multicast: one copy is a question for the chunk `before`
+    // From table `replica`.
+    bit<2>  copy;           // a COPY_...
+    bit<32> copy_child;     // whose it is
+    bit<1>  unwanted;       // nobody's
     FOR_EACH_WORD(DECLARE_OVERFLOW)     // the sign bit of each lane that overflowed
     bit<8>  refused;        // a REFUSED_... reason, 0 = not refused
 }

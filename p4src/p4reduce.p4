@@ -99,7 +99,7 @@ control IncIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
 #ifdef WATCH_LINKS
             watch.apply(hdr, meta, std);
 #endif
-        } else if (meta.local == 0 || meta.reply != REPLY_NONE) {
+        } else if (meta.local == 0 || meta.reply != REPLY_NONE || meta.gap == 1) {
             traffic_class.apply();
         }
     }

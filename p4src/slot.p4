@@ -15,6 +15,7 @@
 //  ASK, same seq                child not in                      -                            ASK
 //  ASK, same seq                done, and its RESULT is lost      load                         REPLAY
 //  ASK, same seq                done, and it is on its way        -                            SENT
+//  ASK for a gap, same seq      child in, not done                -                            -
 //  ASK, same seq                lowest of who is in, full         -                            ASK_UP
 //  marked late, same seq        child in, overdue                 close                        as if complete
 //  ASK, same seq                otherwise                         -                            WAIT
@@ -31,6 +32,12 @@
 // "If complete": at the root done := 1 and DOWN, elsewhere UP. But for a close, ASK and WAIT write no slot: what they
 // bring about, a RESULT or a partial sum once more, is what its receiver takes once. A WAIT is an ASK whose `count` says
 // how many switches up the contribution is in, from 1 on; 0 asks for it.
+//
+// Each PUSH, PULL and RESULT says in `ipv4.identification` how far the chunk of the frame before it on its link is
+// behind its own (modulo 2^16; 0: it does not say). Links keep the order of frames: if that chunk's frame is not in, it is
+// lost, and the receiver asks for it at once, beside whatever else it does. A RESULT that is sent again says what it said
+// the first time, so that of frames that were lost in a row one tells of the other. Questions and what they bring may be
+// lost, too: a frame also makes its receiver look at the chunk `again` before it, longer ago than a question takes.
 //
 // RESULTs are numbered in the order in which they leave. A child that lacks one says which came last. Links keep the
 // order of frames, so a RESULT is lost if one with a higher number has come. Otherwise it may still wait in the queue of
@@ -78,6 +85,11 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
     register<bit<80>>(SLOTS) closings;
     register<bit<32>>(1) results;       // RESULTs made here, of all jobs
     register<bit<32>>(SLOTS) numbers;   // of each slot that is done: which of them its RESULT was
+    register<bit<16>>(SLOTS) behind;    // and how far the RESULT before it was behind
+    // Of a job, at its first slot: generation, iteration and seq of what it sent to its parent last, and to its children.
+    register<bit<96>>(SLOTS) last_up;
+    register<bit<96>>(SLOTS) last_down;
+    register<bit<32>>(SLOTS) overtaken; // of a job, at its first slot: the generation in which its frames overtook each other
     FOR_EACH_WORD(DECLARE_LANES)
 
     // Reads the slot, and what else the cases below go by.
@@ -265,6 +277,55 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         latest = latest + 1;
         results.write(0, latest);
         numbers.write(meta.index, latest);
+        bit<96> last;
+        last_down.read(last, meta.base);
+        last_down.write(meta.base, meta.generation ++ hdr.inc.iteration ++ hdr.inc.seq);
+        meta.behind = meta.questions != 0 && last[95:32] == meta.generation ++ hdr.inc.iteration
+            ? hdr.inc.seq[15:0] - last[15:0] : 0;
+        behind.write(meta.index, meta.behind);
+    }
+
+    action number_up() {
+        bit<96> last;
+        last_up.read(last, meta.base);
+        last_up.write(meta.base, meta.generation ++ hdr.inc.iteration ++ hdr.inc.seq);
+        meta.behind = meta.questions != 0 && last[95:32] == meta.generation ++ hdr.inc.iteration
+            ? hdr.inc.seq[15:0] - last[15:0] : 0;
+    }
+
+    // Whether a contribution of this child is not in, or the RESULT of a full slot.
+    action look_at_before() {
+        bit<128> cell;
+        slots.read(cell, meta.base + (meta.before & (meta.slots - 1)));
+        bit<1> here = (bit<1>)(cell[127:64] == meta.generation ++ meta.before);
+        bit<1> later = (bit<1>)(cell[127:64] == meta.generation ++ (meta.before + meta.slots));
+        meta.known = (bit<1>)(cell[127:96] == meta.generation);
+        meta.gap = meta.from_parent == 1
+            ? here & ~cell[2:2] & (bit<1>)(cell[63:32] == meta.full)
+            : ~later & ~(here & (bit<1>)((cell[63:32] & meta.child) != 0));
+    }
+
+    // A frame that was not sent again meets what has come already: it was late, not lost, and something was asked for
+    // in vain (or a link duplicates frames). The job asks for no gaps any more.
+    action note_overtaken() {
+        overtaken.write(meta.base, meta.generation);
+    }
+
+    action recall_overtaken() {
+        bit<32> cell;
+        overtaken.read(cell, meta.base);
+        meta.ordered = (bit<1>)(cell != meta.generation);
+    }
+
+    action look_for_gap() {
+        meta.before = hdr.inc.seq - (bit<32>)(int<32>)(int<16>)hdr.ipv4.identification;
+        look_at_before();
+    }
+
+    action look_further_back() {
+        meta.before = hdr.inc.seq - (bit<32>)meta.again;
+        look_at_before();
+        meta.gap = meta.gap & meta.known;
     }
 
     // Whether the RESULT of the latest chunk that the child has left after that of the chunk it asks for.
@@ -285,6 +346,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
     // Whoever was closed out is told so.
     action replay() {
         recall();
+        behind.read(meta.behind, meta.index);
         meta.reply = REPLY_REPLAY;
         hdr.inc.late = (bit<1>)((meta.absent & meta.child) != 0);
         hdr.inc.version = INC_VERSION;
@@ -294,6 +356,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
 
     action replay_lanes() {
         recall();
+        behind.read(meta.behind, meta.index);
         meta.reply = REPLY_REPLAY;
         hdr.inc.late = (bit<1>)((meta.absent & meta.child) != 0);
         LOAD_LANES
@@ -371,6 +434,8 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
                 if (meta.lost == 0) { tell(REPLY_ASK, RESULT_SENT, 0); }
                 else if (meta.slot.result_lanes == 1) { replay_lanes(); }
                 else { replay(); }
+            } else if (hdr.inc.gap == 1) {
+                meta.reply = REPLY_NONE;
             } else if (meta.slot.bitmap == meta.full) {
                 recall_lowest();
                 if (meta.lowest == 1) { tell(REPLY_ASK_UP, hdr.inc.count, 0); }
@@ -427,6 +492,18 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
             }
         }
         if (meta.reply == REPLY_DOWN) { number(); }
+        else if (meta.reply == REPLY_UP || meta.reply == REPLY_UP_AGAIN) { number_up(); }
+        if (meta.questions != 0 && hdr.ipv4.identification != 0 && hdr.inc.type != TYPE_ASK) {
+            if (hdr.inc.resend == 0 && (meta.refused == REFUSED_DUPLICATE || meta.reply == REPLY_REPLAY
+                || (meta.refused == REFUSED_RESULT && meta.slot.done == 1 && meta.slot.generation == meta.generation
+                    && meta.slot.seq == hdr.inc.seq))) { note_overtaken(); }
+            else { recall_overtaken(); }
+            if (meta.ordered == 1 && (meta.refused == 0 || meta.refused == REFUSED_DUPLICATE)) {
+                look_for_gap();
+                if (meta.gap == 0 && meta.again != 0 && hdr.inc.resend == 0) { look_further_back(); }
+                if (meta.gap == 1) { meta.refused = 0; }
+            }
+        }
     }
 }
 

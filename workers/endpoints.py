@@ -94,7 +94,7 @@ def set_worker(
     for name in ("ask_queue", "again_queue", "late"):
         record[name] = keep(np.zeros(2 * ring, np.int64))
     record["skipped"] = keep(np.zeros(ring, np.uint8))
-    record["wait_seq"] = record["latest"] = -1
+    record["wait_seq"] = record["latest"] = record["sent_seq"] = -1
     if timing.reorder is not None:
         record["reorder"] = max(1, timing.reorder)
     record["least_reorder"] = record["reorder"]

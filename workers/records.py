@@ -148,7 +148,9 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # cover: for how long other jobs' windows may keep a chunk waiting, picoseconds; burst: in queues of switches;
         # strangers: those of other tensors;
         # joined: its round trips when one of these jobs, or this one, last began.
-        # latest: the chunk whose RESULT came last, of those sent for the first time.
+        # latest: the chunk whose RESULT came last, of those sent for the first time. sent_seq, sent_iteration: of the
+        # last contribution in this epoch; numbered: RESULTs name the chunk of the previous one (kernels/links.py);
+        # stirred: and some arrived out of order, so a frame was lost somewhere in the tree.
         # prompt: the parent repeats no RESULT that is on its way, so this worker may ask early.
         # repeats: it asks by sending its contribution again. deadline, share: of a tree that closes chunks, and of each
         # of its levels, picoseconds.
@@ -170,6 +172,10 @@ ENDPOINT_DTYPE: Final = np.dtype(
             "strangers",
             "joined",
             "latest",
+            "sent_seq",
+            "sent_iteration",
+            "numbered",
+            "stirred",
             "prompt",
         ),
         # Congestion (`kernels/sender.py`): flight: chunks sent and neither answered nor lost. cwnd and its like in

@@ -111,7 +111,7 @@ INC: Final = WireHeader(
     (
         WireField("version", 4, INC_VERSION),
         WireField("type", 4, PacketType.PUSH),
-        WireField("unused", 1),
+        WireField("gap", 1),
         WireField("width", 2),
         WireField("late", 1),
         WireField("resend", 1),
@@ -312,6 +312,8 @@ def unpack(frames: NDArray[np.uint8]) -> tuple[NDArray[np.void], NDArray[np.int3
 ETHER_TYPE: Final = offset(ETHERNET, "ether_type")
 IP: Final = IPV4_OFFSET
 TOTAL_LENGTH: Final = offset(IPV4, "total_length")
+IDENTIFICATION: Final = offset(IPV4, "identification")
+CHECKSUM: Final = offset(IPV4, "checksum")
 FRAGMENT: Final = offset(IPV4, "flags")
 TOS: Final = offset(IPV4, "dscp")
 IP_PROTOCOL: Final = offset(IPV4, "protocol")

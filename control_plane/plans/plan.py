@@ -185,6 +185,20 @@ class Plan:
         return max(1, self.deadline_ps * (levels - aggregator.level) // (levels * PS_PER_US))
 
     @property
+    def finds_gaps(self) -> bool:
+        """Whether switches ask for frames lost on their links. Not in turns, whose circuits may be dark by then."""
+        return self.name != "tdm"
+
+    @property
+    def asks_again_after(self) -> int:
+        """Chunks after which a switch looks whether its question for a lost frame has brought it.
+
+        Queues hold less than a window of chunks, so that the answer has come before two have left. A slot holds its
+        chunk until the last one of its lap.
+        """
+        return min(2 * self.window, 3 * self.slots // 4)
+
+    @property
     def slots_limited(self) -> bool:
         """Whether the slots, not the links or the request, limit the rate: rate <= (slots / 2) * payload / rtt."""
         return self.in_network and self.window < min(self.window_wanted, self.window_needed)

@@ -11,12 +11,14 @@ from p4reduce.workers import wire
 from p4reduce.workers.kernels import kernel
 from p4reduce.workers.records import EndpointKind, Refusal
 from p4reduce.workers.wire import (
+    CHECKSUM,
     COUNT,
     EPOCH,
     ETHER_TYPE,
     EXPONENT,
     FLAGS,
     FRAGMENT,
+    IDENTIFICATION,
     IP,
     IP_DST,
     IP_PROTOCOL,
@@ -174,6 +176,23 @@ def mask_of(frame: Any) -> Any:
 def set_mask(out: Any, mask: int) -> None:
     """Writes what ``mask_of`` reads into a frame that was just made."""
     store_be32(out.ctypes.data + EXPONENT, 0, mask)
+
+
+@kernel
+def identification_of(frame: Any) -> Any:
+    """Return this frame's seq minus that of the previous frame on its link, modulo 2**16; 0: not stated."""
+    return _be16(frame, IDENTIFICATION)
+
+
+@kernel
+def set_identification(out: Any, behind: int) -> None:
+    """Set ``identification_of`` of a new frame, whose field is 0, and update the IP checksum (RFC 1624)."""
+    total = (_be16(out, CHECKSUM) ^ 0xFFFF) + behind
+    checksum = ((total & 0xFFFF) + (total >> 16)) ^ 0xFFFF
+    out[IDENTIFICATION] = behind >> 8
+    out[IDENTIFICATION + 1] = behind & 0xFF
+    out[CHECKSUM] = checksum >> 8
+    out[CHECKSUM + 1] = checksum & 0xFF
 
 
 @kernel

@@ -149,7 +149,7 @@ def is_silent(e: Any, now: int) -> Any:
 @kernel
 def is_last(e: Any) -> Any:
     """Whether nothing is left to send whose answer could tell of what is missing, on a path that is known to lose."""
-    return e.next == e.end and e.adaptive == 0 and e.lost_by_order > 0
+    return e.next == e.end and e.adaptive == 0 and e.lost_by_order + e.stirred > 0
 
 
 @kernel
@@ -214,7 +214,8 @@ def _behind_others(e: Any, entry: Any, due: int) -> Any:
 def due_at(e: Any, entry: Any) -> Any:
     """When a chunk that is on its way is missing by time."""
     if entry.asks == 0 and is_prompt(e):
-        return max(entry.sent_at, e.resumed_at) + 5 * _prompt_trip(e) // 4
+        soon = max(5 * _prompt_trip(e) // 4, 5 * trip(e) // 4) if e.numbered else 5 * _prompt_trip(e) // 4
+        return max(entry.sent_at, e.resumed_at) + soon
     if entry.asks == 0 and _is_hasty(e):
         return max(entry.sent_at, e.resumed_at) + _soon(e)
     if entry.asks == 0 and is_last(e) and e.answered_at > entry.sent_at:
@@ -233,6 +234,8 @@ def due_at(e: Any, entry: Any) -> Any:
     wait = 2 * trip(e)
     if (is_prompt(e) or (may_be_prompt(e) and is_last(e))) and entry.unheard <= _UNHEARD:
         wait = _prompt_trip(e)
+        if e.numbered and not is_last(e):
+            wait = max(wait, 3 * trip(e) // 4)
         if entry.told:
             wait = max(wait, (entry.asked_at - entry.sent_at) // 16)
     elif entry.told:
@@ -444,6 +447,26 @@ def _miss(e: Any, entry: Any, seq: int, cause: int) -> None:
 
 
 @kernel
+def miss_behind_gap(e: Any, entry: Any, seq: int, now: int) -> None:
+    """Ask for a lost RESULT: the one that the switch sent after it has arrived.
+
+    Does nothing if frames of this job overtake each other, or if the RESULT was asked for less than a round trip ago.
+    """
+    if entry.state != _OUTSTANDING or entry.again or e.late_by > 0:
+        return
+    if entry.insists == INSISTED and now - entry.asked_at < _prompt_trip(e):
+        return
+    entry.insists = INSISTS
+    if entry.lost:
+        return
+    entry.lost = 1
+    entry.cause = _BY_ORDER
+    _land(e, entry)
+    e.lost_by_order += 1
+    queue_question(e, seq)
+
+
+@kernel
 def _may_ask(e: Any, entry: Any, now: int) -> Any:
     """Whether a worker may ask for a chunk now. Counts the question if it is one of those that are limited.
 
@@ -595,7 +618,12 @@ def answered_twice(e: Any, entry: Any, now: int, repeated: int) -> None:
 def _is_overtaken(e: Any, entry: Any) -> Any:
     """Whether chunks have been answered that left too much later to have just overtaken this one."""
     left_at = entry.asked_at if entry.asks > 0 else entry.sent_at
-    return entry.order + e.reorder <= e.top and e.top_sent_at - left_at >= e.late_by
+    if entry.order + e.reorder > e.top:
+        return False
+    if e.numbered == 0:
+        return e.top_sent_at - left_at >= e.late_by
+    e.stirred = 1
+    return e.top_sent_at - left_at >= max(e.late_by, 5 * _shortest_trip(e) // 4)
 
 
 @kernel
@@ -729,6 +757,8 @@ def rewind(e: Any, seq: int) -> None:
     e.next = seq
     e.epoch_base = seq
     e.latest = NOTHING
+    e.sent_seq = NOTHING
+    e.numbered = 0
     e.late_by = 0
     e.rtt_min = e.srtt
     empty_queues(e)

@@ -59,6 +59,7 @@ from p4reduce.workers.kernels.frames import (
     unknown,
     write_frame,
 )
+from p4reduce.workers.kernels.links import find_gap, number
 from p4reduce.workers.kernels.narrow import chance_key, dequantize_narrow, keep_rounding, send_narrow, width_flag
 from p4reduce.workers.kernels.recovery import (
     answered_twice,
@@ -275,7 +276,9 @@ def _push(e: Any, entry: Any, seq: int, out: Any) -> Any:
         elif quantize(payload_at(e, seq), e.lanes, scale_up(e, entry.agreed, WORD_BITS), e.limit, lanes) > 0:
             flags |= SATURATED
             e.saturated += entry.guessed == 0  # what is held since a guess is too small comes again
-    return write_frame(e, out, 0, entry.type, flags, count, seq, entry.iteration, entry.announced)
+    length = write_frame(e, out, 0, entry.type, flags, count, seq, entry.iteration, entry.announced)
+    number(e, out, seq, entry.iteration)
+    return length
 
 
 @kernel
@@ -384,6 +387,7 @@ def worker_take(e: Any, frame: Any, seq: int, now: int) -> Any:
     """Take in the RESULT of a chunk before ``next``. Returns 0, or why it changed nothing (``Refusal``)."""
     flags = flags_of(frame)
     entry = entry_at(e, seq)
+    find_gap(e, frame, seq, now)
     if seq < e.low or entry.state == _ANSWERED:
         if entry.seq == seq:
             answered_twice(e, entry, now, flags & RESEND)

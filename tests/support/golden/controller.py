@@ -224,6 +224,8 @@ class Controller:
             pinned=self.choices.chance(50),
             deadline_us=task.deadline_us,
             secret=self.generation if self.generation % 4 else 0,  # some have no tokens
+            asks=self.generation % 3 != 0,
+            again=self.generation % 5,
         )
         for node in tree.children:
             self._next_id[node] += IDS_PER_GRANT

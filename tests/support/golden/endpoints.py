@@ -59,6 +59,7 @@ class Worker:
         self.missing = 0  # the oldest chunk without a result
         self.inputs: dict[int, Lanes | None] = {}  # kept while a new epoch may ask for them again
         self.sent: set[int] = set()  # in this epoch
+        self.last: int | None = None  # of these, the one that left last
         self.attachment: Attachment | None = None  # None: halted
         self.decided: bool | None = None  # whether all had announced the next operation, when this one ended for it
 
@@ -80,7 +81,7 @@ class Worker:
         self.missing = index
         self.results = {i: result for i, result in self.results.items() if i < index}
         self.sent = set()
-        self.latest = None
+        self.last = self.latest = None
 
     def sendable(self) -> list[int]:
         """The chunks without a result that may leave, or have left."""
@@ -102,7 +103,9 @@ class Worker:
         exponent = self.work.exponent(self.rank, index)
         port, sent = self._emission(index, collective.kind, self._input(index), exponent, resend)
         assert isinstance(sent, Packet)
-        return port, replace(sent, late=self.closes and resend)
+        behind = 0 if self.last is None else (index - self.last) % (1 << 16)
+        self.last = index
+        return port, replace(sent, late=self.closes and resend, identification=behind)
 
     def question(self, index: int, evidence: int = 0) -> Emission:
         """Asks for the result of chunk ``index``, which has left; 0: in any case, even if it is on its way."""
@@ -259,4 +262,5 @@ class Server:
             udp_src=self.udp_port,
             udp_dst=packet.udp_src,
             ttl=64,
+            identification=0,
         )

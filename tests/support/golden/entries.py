@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from tests.support.golden.frames import INC_PORT
 from tests.support.golden.graph import Graph, Node
@@ -16,6 +17,9 @@ from tests.support.golden.tables import (
     ReplicaEntry,
 )
 from tests.support.golden.trees import Tree
+
+QUESTIONS: Final = 0x4000
+"""how much higher the numbers of the group with questions and of its own copies are"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class Grant:
     pinned: bool  # packets keep to the pinned ways
     deadline_us: int | None = None
     secret: int = 0  # 0: no tokens
+    asks: bool = True  # beside what else leaves
+    again: int = 0
 
     def token(self, one: Node, other: Node) -> int:
         """What a child and its parent show each other."""
@@ -60,15 +66,20 @@ def entries(tree: Tree, grant: Grant, graph: Graph) -> list[tuple[Node, Entry]]:
 def _of_switch(tree: Tree, grant: Grant, graph: Graph, at: Node) -> list[Entry]:
     made: list[Entry] = []
     copies, full, group = [], 0, grant.first_id[at]
+    asking: list[tuple[int, int]] = []
     for i, child in enumerate(tree.children[at]):
         up, down = _ways(grant, graph, at, child)
         bit, port = 1 << (grant.first_bit + i) % 32, graph.ports[at][down[1]]
         full |= bit
         token = grant.token(child, at)
         made.append(PeerEntry(graph.ports[at][up[-2]], child.ip, grant.job, grant.epoch, bit, i == 0, token))
-        told = 0 if grant.deadline_us is None else bit
+        told = 0 if grant.deadline_us is None and not grant.asks else bit
         made.append(ReplicaEntry(group + i, down[1].mac, child.ip, _udp(grant, child), told, token))
         copies.append((port, group + i))
+        if grant.asks and tree.parent(at) is None:
+            again = group + i + QUESTIONS
+            made.append(ReplicaEntry(again, down[1].mac, child.ip, _udp(grant, child), bit, to="question"))
+            asking.append((port, again))
     made.append(GroupEntry(group, tuple(copies)))
     if grant.deadline_us is not None:
         made.append(DeadlineEntry(grant.job, grant.epoch, grant.deadline_us))
@@ -78,9 +89,15 @@ def _of_switch(tree: Tree, grant: Grant, graph: Graph, at: Node) -> list[Entry]:
         address = Address(graph.ports[at][up[1]], up[1].mac, parent.ip, _udp(grant, parent))
         ports = sorted(_ports_from_parent(grant, graph, parent, at))
         token = grant.token(at, parent)
+        if grant.asks:
+            made.append(ReplicaEntry(group + QUESTIONS, address.mac, address.ip, address.udp, to="parent"))
+            asking.append((address.port, group + QUESTIONS))
         made += [PeerEntry(port, parent.ip, grant.job, grant.epoch, 0, token=token) for port in ports]
+    questions = group + QUESTIONS if grant.asks else 0
+    if grant.asks:
+        made.append(GroupEntry(questions, (*copies, *asking)))
     about = (grant.job, grant.epoch, grant.generation, grant.bases[at], grant.slots, full, group, grant.stats)
-    return [*made, JobEntry(*about, address, token)]
+    return [*made, JobEntry(*about, address, token, questions, grant.again if grant.asks else 0)]
 
 
 def _ways(grant: Grant, graph: Graph, above: Node, below: Node) -> tuple[list[Node], list[Node]]:

@@ -73,7 +73,7 @@ class Packet:
     identification: int = 0
     ip_flags: int = 0
     udp_checksum: int = 0
-    unused: int = 0
+    gap: int = 0
     token: int = 0
     late: bool = False
     width: int = 0
@@ -111,7 +111,7 @@ def encode(frame: Frame) -> bytes:
     lanes = b"" if frame.lanes is None else struct.pack(f">{len(frame.lanes)}{_LANES[frame.width]}", *frame.lanes)
     udp_length = _UDP.size + _INC.size + len(lanes)
     flags = (
-        frame.unused << 7
+        frame.gap << 7
         | frame.width << 5
         | frame.late << 4
         | frame.resend << 3

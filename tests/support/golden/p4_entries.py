@@ -62,6 +62,11 @@ def _row(
             return _DEADLINE, TableEntry(key, "IncIngress.aggregate.slot.allow", (entry.after_us,))
         case ReplicaEntry():
             addresses = entry.mac, entry.ip, entry.udp
+            if entry.to == "parent":
+                return _REPLICA, TableEntry((Exact(entry.rid),), "IncEgress.depart.address_parent", addresses)
+            if entry.to == "question":
+                asked = "IncEgress.depart.address_question"
+                return _REPLICA, TableEntry((Exact(entry.rid),), asked, (*addresses, entry.bit))
             if entry.bit:
                 told = "IncEgress.depart.address_or_late"
                 return _REPLICA, TableEntry((Exact(entry.rid),), told, (*addresses, entry.token, entry.bit))
@@ -96,9 +101,14 @@ def _job(entry: JobEntry) -> TableEntry:
     key = Exact(entry.job), Exact(entry.epoch)
     slots = entry.generation, entry.base, entry.slots, entry.full, entry.group, entry.stats
     if entry.parent is None:
+        if entry.questions:
+            return TableEntry(key, "IncIngress.aggregate.root_with_questions", (*slots, entry.questions, entry.again))
         return TableEntry(key, "IncIngress.aggregate.root", slots)
     up = entry.parent
     about = (*slots, up.port, up.mac, up.ip, up.udp)
+    if entry.questions:
+        asking = (*about, entry.token, entry.questions, entry.again)
+        return TableEntry(key, "IncIngress.aggregate.inner_with_questions", asking)
     if entry.token == 0:
         return TableEntry(key, "IncIngress.aggregate.inner", about)
     return TableEntry(key, "IncIngress.aggregate.inner_with_token", (*about, entry.token))

@@ -50,6 +50,7 @@ class Slot:
     opened_us: int = 0  # 0 once it is closed
     width: int = 0  # of the lanes, as in the packets
     number: int = 0  # of its RESULT, among all that this switch has made
+    behind: int = 0  # how far the RESULT before it in its job was behind it, as its RESULT says
 
 
 @dataclass(slots=True)
@@ -77,6 +78,9 @@ class GoldenSwitch:
         self.paths: dict[tuple[int, int, int], PathEntry] = {}
         self.slots: dict[int, Slot] = {}
         self.results = 0
+        self.last_up: dict[int, Last] = {}  # by the job's first slot
+        self.last_down: dict[int, Last] = {}
+        self.overtaken: dict[int, int] = {}  # by the job's first slot: a generation whose frames overtook each other
         self.refused: Counter[Reason] = Counter()
         self.refused_total = 0
         self.received: Counter[tuple[int, int, bool]] = Counter()
@@ -165,13 +169,88 @@ class GoldenSwitch:
             answer = self._asked(job, peer, slot, packet) if peer.bit else self._asked_above(job, slot, packet)
             assert answer.slot is slot or answer.closes, "a question changes nothing but what it closes"
         else:
-            answer = self._contribution(job, peer, slot, packet) if peer.bit else self._result(job, slot, packet)
+            try:
+                answer = self._contribution(job, peer, slot, packet) if peer.bit else self._result(job, slot, packet)
+            except Refused as refusal:
+                came = (slot.generation, slot.seq, slot.done) == (job.generation, packet.seq, True)
+                if refusal.reason is Reason.DUPLICATE or (refusal.reason is Reason.RESULT and came):
+                    self._note_overtaken(job, packet)
+                if refusal.reason is not Reason.DUPLICATE or self._gap(job, peer, packet) is None:
+                    raise
+                answer = _Answer(slot)  # it brings news all the same
         if answer.to == "children" and answer.question is None:
             self.results += 1
-            answer.slot = replace(answer.slot, number=self.results)
+            behind = _behind(self.last_down, job, packet)
+            answer.slot = replace(answer.slot, number=self.results, behind=behind)
+        if answer.question is None:
+            answer.behind = answer.slot.behind
+            if answer.to == "parent":
+                answer.behind = _behind(self.last_up, job, packet)
+        if answer.to == "sender" and answer.question is None and packet.kind != Kind.ASK:
+            self._note_overtaken(job, packet)
         self.slots[index] = answer.slot
         self.received[job.stats, packet.kind % 4, packet.resend] += 1
+        gap = self._gap(job, peer, packet)
+        if answer.to == "nobody" and gap is not None:
+            return [self._send(job, self._question(job, peer, packet, gap), _back(port, packet))]
+        if gap is not None and job.questions and answer.question is None and not answer.resend:
+            return self._answer_and_ask(job, peer, port, packet, answer, gap)
         return self._answer(job, port, packet, answer)
+
+    def _note_overtaken(self, job: JobEntry, packet: Packet) -> None:
+        """A frame that was not sent again meets what has come already: it was late, and no gap."""
+        if job.questions and packet.identification and not packet.resend:
+            self.overtaken[job.base] = job.generation
+
+    def _gap(self, job: JobEntry, peer: PeerEntry, packet: Packet) -> int | None:
+        """The chunk of the frame before this one on its link, if that frame has been lost."""
+        if packet.kind == Kind.ASK or packet.identification == 0 or not job.questions:
+            return None
+        if self.overtaken.get(job.base) == job.generation:
+            return None
+        ahead = packet.identification if packet.identification < 2**15 else packet.identification - 2**16
+        seq = (packet.seq - ahead) % SEQ_MODULUS
+        if self._lacks(job, peer, seq):
+            return seq
+        further = (packet.seq - job.again) % SEQ_MODULUS
+        used = self.slots.get(job.base + further % job.slots, Slot()).generation == job.generation
+        return further if job.again and used and not packet.resend and self._lacks(job, peer, further) else None
+
+    def _lacks(self, job: JobEntry, peer: PeerEntry, seq: int) -> bool:
+        slot = self.slots.get(job.base + seq % job.slots, Slot())
+        current = slot.generation == job.generation
+        here, later = current and slot.seq == seq, current and slot.seq == (seq + job.slots) % SEQ_MODULUS
+        if peer.bit == 0:
+            return here and slot.children == job.full and not slot.done
+        return not later and not (here and slot.children & peer.bit)
+
+    def _question(self, job: JobEntry, peer: PeerEntry, packet: Packet, seq: int) -> Packet:
+        mask = peer.bit
+        return replace(
+            packet, eth_src=self.mac, ip_src=self.ip, udp_src=INC_PORT, ttl=64, ecn=ECN_CAPABLE, identification=0,
+            udp_checksum=0, kind=Kind.ASK, lanes=None, width=0, late=False, resend=True, saturated=False,
+            ecn_echo=False, gap=1, count=0, seq=seq, exponent=mask >> 24, token=mask & 0xFFFFFF if mask else job.token,
+        )  # fmt: skip
+
+    def _answer_and_ask(
+        self, job: JobEntry, peer: PeerEntry, port: int, packet: Packet, answer: "_Answer", seq: int
+    ) -> list[Emission]:
+        """A sum or a RESULT, and a question beside it: who gets what of the job's group with questions."""
+        fresh, question = self._fresh(job, packet, answer), self._question(job, peer, packet, seq)
+        emitted = []
+        copies = self.groups[job.questions].copies if job.questions in self.groups else ()
+        for out, rid in copies:
+            replica = self.replicas.get(rid)
+            to = "child" if replica is None else replica.to
+            asks = to == "parent" if peer.bit == 0 else to == "question" or (to == "child" and answer.to == "parent")
+            if asks and peer.bit and (0 if replica is None else replica.bit) != peer.bit:
+                continue
+            if replica is not None and (asks or answer.to == "parent"):
+                there = Address(out, replica.mac, replica.ip, replica.udp)
+                emitted.append(self._send(job, question if asks else fresh, there))
+            else:
+                emitted.append(self._copy(job, fresh, out, rid, answer.slot.absent))
+        return emitted
 
     def _contribution(self, job: JobEntry, child: PeerEntry, slot: Slot, packet: Packet) -> "_Answer":
         if job.generation < slot.generation:
@@ -211,6 +290,8 @@ class GoldenSwitch:
             if packet.count and not self._came_later(job, slot, packet):
                 return _Answer(slot, to="sender", question=_Question(RESULT_SENT, 0))
             return _Answer(slot, to="sender", resend=True, late=bool(slot.absent & child.bit))
+        if packet.gap:
+            return _Answer(slot)
         if not awaited:
             speaks = _speaks(job, child, slot)
             return _Answer(slot, to="parent", question=_Question(packet.count, 0)) if speaks else _Answer(slot)
@@ -299,32 +380,36 @@ class GoldenSwitch:
         )  # fmt: skip
         return _Answer(done, to="children")
 
-    def _answer(self, job: JobEntry, port: int, packet: Packet, answer: "_Answer") -> list[Emission]:
-        """The packets that leave: fresh ones of this switch, which say what the slot holds."""
+    def _fresh(self, job: JobEntry, packet: Packet, answer: "_Answer") -> Packet:
+        """A new packet of this switch, which says what the slot holds."""
         slot = answer.slot
         if answer.question is not None:
             level, awaited = answer.question.level, answer.question.awaited
             says: dict[str, Any] = {
                 "kind": Kind.ASK, "lanes": None, "width": 0, "resend": True, "count": level, "exponent": awaited >> 24,
-                "token": awaited & 0xFFFFFF, "saturated": False, "ecn_echo": False,
+                "token": awaited & 0xFFFFFF, "saturated": False, "ecn_echo": False, "gap": 0,
             }  # fmt: skip
         else:
             says = {
                 "kind": Kind.RESULT if slot.done else slot.kind, "lanes": slot.lanes, "resend": answer.resend,
                 "count": slot.count, "exponent": slot.exponent, "saturated": slot.saturated, "ecn_echo": slot.ecn,
-                "width": 0 if slot.lanes is None else slot.width,
+                "width": 0 if slot.lanes is None else slot.width, "gap": 0,
             }  # fmt: skip
             if answer.to == "sender":
                 says["late"] = answer.late
         if answer.to == "parent":
             says["token"] = job.token
-        fresh = replace(
-            packet, eth_src=self.mac, ip_src=self.ip, udp_src=INC_PORT, ttl=64, ecn=ECN_CAPABLE, identification=0,
-            udp_checksum=0, **says,
+        return replace(
+            packet, eth_src=self.mac, ip_src=self.ip, udp_src=INC_PORT, ttl=64, ecn=ECN_CAPABLE,
+            identification=answer.behind, udp_checksum=0, **says,
         )  # fmt: skip
+
+    def _answer(self, job: JobEntry, port: int, packet: Packet, answer: "_Answer") -> list[Emission]:
+        """The packets that leave."""
+        slot, fresh = answer.slot, self._fresh(job, packet, answer)
         match answer.to:
             case "sender":
-                return [self._send(job, fresh, Address(port, packet.eth_src, packet.ip_src, packet.udp_src))]
+                return [self._send(job, fresh, _back(port, packet))]
             case "parent":
                 assert job.parent is not None
                 return [self._send(job, fresh, job.parent)]
@@ -372,6 +457,21 @@ class _Answer:
     question: _Question | None = None
     late: bool = False
     closes: bool = False
+    behind: int = 0  # how far the frame before it on its link is behind
+
+
+Last = tuple[int, int, int]
+"""Generation, iteration and seq of the frame that left last."""
+
+
+def _behind(last: dict[int, Last], job: JobEntry, packet: Packet) -> int:
+    """How far the frame that left before this one is behind it, modulo 2**16; this one is the last now."""
+    before, last[job.base] = last.get(job.base, (0, 0, 0)), (job.generation, packet.iteration, packet.seq)
+    return (packet.seq - before[2]) % (1 << 16) if job.questions and before[:2] == last[job.base][:2] else 0
+
+
+def _back(port: int, packet: Packet) -> Address:
+    return Address(port, packet.eth_src, packet.ip_src, packet.udp_src)
 
 
 def _speaks(job: JobEntry, child: PeerEntry, slot: Slot) -> bool:

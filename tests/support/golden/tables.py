@@ -1,6 +1,7 @@
 """Table entries as the golden switch understands them; `golden.p4_entries` writes the same ones for P4."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class JobEntry:
     stats: int
     parent: Address | None
     token: int = 0  # to show to the parent
+    questions: int = 0  # the group with questions; 0: none
+    again: int = 0  # chunks after which one that has not come is asked for again; 0: never
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +55,18 @@ class GroupEntry:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaEntry:
-    """The addresses of the copy with replication id ``rid``."""
+    """The addresses of the copy with replication id ``rid``.
+
+    to: a child, the parent, or a child to which nothing but a question goes.
+    """
 
     rid: int
     mac: int
     ip: int
     udp: int
-    bit: int = 0  # of the child, in a job with a deadline
+    bit: int = 0  # of the child, in a job with a deadline or with questions
     token: int = 0  # to show to it
+    to: Literal["child", "parent", "question"] = "child"
 
 
 @dataclass(frozen=True, slots=True)

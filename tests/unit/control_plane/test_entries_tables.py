@@ -79,18 +79,26 @@ def test_what_an_aggregator_gets():
     assert list(entries) == ["spine1", "leaf1", "leaf2"]
     assert [describe(entry) for entry in (*entries["leaf2"].prepare, *entries["leaf2"].activate)] == [
         "multicast group 1: port 1 rid 1, port 2 rid 2",
-        "replica[std.egress_rid=1] -> address(mac=0x2000a000003, ip=0xa000003, udp=9400)",
-        "replica[std.egress_rid=2] -> address(mac=0x2000a000004, ip=0xa000004, udp=9400)",
+        "multicast group 16385: port 1 rid 1, port 2 rid 2, port 3 rid 32769",
+        "replica[std.egress_rid=1] -> address_or_late(mac=0x2000a000003, ip=0xa000003, udp=9400, token=..., bit_=1)",
+        "replica[std.egress_rid=2] -> address_or_late(mac=0x2000a000004, ip=0xa000004, udp=9400, token=..., bit_=2)",
+        "replica[std.egress_rid=32769] -> address_parent(mac=0x2000a800001, ip=0xa800001, udp=9400)",
         "peer[hdr.inc.job=3, hdr.inc.epoch=4, std.ingress_port=1, hdr.ipv4.src=0xa000003] -> child(bit_=1, lowest=1)",
         "peer[hdr.inc.job=3, hdr.inc.epoch=4, std.ingress_port=2, hdr.ipv4.src=0xa000004] -> child(bit_=2, lowest=0)",
         "peer[hdr.inc.job=3, hdr.inc.epoch=4, std.ingress_port=3, hdr.ipv4.src=0xa800001] -> parent()",
-        f"job[hdr.inc.job=3, hdr.inc.epoch=4] -> inner(generation=1, base=0, slots={built.slots}, full=3, "
-        "group=1, stats=0, parent_port=3, parent_mac=0x2000a800001, parent_ip=0xa800001, parent_udp=9400)",
+        f"job[hdr.inc.job=3, hdr.inc.epoch=4] -> inner_with_questions(generation=1, base=0, "
+        f"slots={built.slots}, full=3, group=1, stats=0, parent_port=3, parent_mac=0x2000a800001, parent_ip=0xa800001, "
+        f"parent_udp=9400, token=..., questions=16385, again={built.asks_again_after})",
     ]
     root = entries["spine1"]
     assert [describe(entry) for entry in root.activate] == [
-        f"job[hdr.inc.job=3, hdr.inc.epoch=4] -> root(generation=1, base=0, slots={built.slots}, full=3, "
-        "group=1, stats=0)"
+        f"job[hdr.inc.job=3, hdr.inc.epoch=4] -> root_with_questions(generation=1, base=0, slots={built.slots}, "
+        f"full=3, group=1, stats=0, questions=16385, again={built.asks_again_after})"
+    ]
+    groups = [describe(entry) for entry in root.prepare if describe(entry).startswith("multicast")]
+    assert groups == [
+        "multicast group 1: port 1 rid 1, port 2 rid 2",
+        "multicast group 16385: port 1 rid 1, port 2 rid 2, port 1 rid 16385, port 2 rid 16386",
     ]
     assert not any("parent" in describe(entry) for entry in root.prepare)
 

@@ -77,7 +77,7 @@ def test_counter_cells_and_replication_ids_run_out():
     assert resources.grant([], 1).stats == 3
 
     crowded = Resources()
-    crowded.grant([("s1", 65_535)], 2)
+    crowded.grant([("s1", 0x3FFF)], 2)
     with pytest.raises(PlanError, match="switch s1: no replication id is left"):
         crowded.grant([("s1", 1)], 2)
     assert crowded.free("s1") == 4094

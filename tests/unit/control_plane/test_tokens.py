@@ -86,18 +86,18 @@ def test_entries_have_the_tokens_of_children_and_parents(schema, deadline_ps):
     told = [
         (table, action, arguments["token"])
         for table, action, arguments in actions(entries["leaf2"], "replica", "peer", "job")
+        if action != "address_parent"
     ]
-    copy = "address_with_token" if deadline_ps is None else "address_or_late"
     assert told == [
-        ("replica", copy, token("h3", "leaf2")),
-        ("replica", copy, token("h4", "leaf2")),
+        ("replica", "address_or_late", token("h3", "leaf2")),
+        ("replica", "address_or_late", token("h4", "leaf2")),
         ("peer", "child_with_token", token("h3", "leaf2")),
         ("peer", "child_with_token", token("h4", "leaf2")),
         ("peer", "parent_with_token", token("leaf2", "spine1")),
-        ("job", "inner_with_token", token("leaf2", "spine1")),
+        ("job", "inner_with_questions", token("leaf2", "spine1")),
     ]
     assert [(action, "token" in arguments) for _, action, arguments in actions(entries["spine1"], "job")] == [
-        ("root", False)
+        ("root_with_questions", False)
     ]
 
 
@@ -135,7 +135,9 @@ def test_no_text_has_a_token():
         assert not any(str(token) in text or f"{token:x}" in text.lower() for text in texts)
 
 
-def test_a_plan_without_tokens_has_the_entries_of_before():
+def test_a_plan_without_tokens_has_tokens_of_0():
     made = make_plan(star(3), PlanRequest("spt", lanes=64), Resources())
-    names = {action for _, action, _ in actions(plan_entries(made)["s1"], "replica", "peer", "job")}
-    assert names == {"address", "child", "root"}
+    told = actions(plan_entries(made)["s1"], "replica", "peer", "job")
+    names = {action for _, action, _ in told}
+    assert names == {"address_or_late", "address_question", "child", "root_with_questions"}
+    assert {arguments.get("token", 0) for _, _, arguments in told} == {0}

@@ -73,7 +73,7 @@ packets = st.builds(
     identification=st.integers(0, 2**16 - 1),
     ip_flags=st.integers(0, 7),
     udp_checksum=st.integers(0, 2**16 - 1),
-    unused=st.integers(0, 1),
+    gap=st.integers(0, 1),
     late=st.booleans(),
     token=st.integers(0, 2**24 - 1),
 )

@@ -21,7 +21,7 @@ STRAGGLERS = 190
 """first seed of trees with stragglers, from which all mutants are found soon"""
 RARE = {
     "NeverReplays": 66, "NeverAsksAbove": 25, "NeverAsksAChild": 26, "NeverSendsUpAgain": 66,
-    "LetsOldGenerationsIn": 246, "CountsWhoIsLate": STRAGGLERS + 7, "AddsWhatIsLate": STRAGGLERS + 41,
+    "CountsWhoIsLate": STRAGGLERS + 7, "AddsWhatIsLate": STRAGGLERS + 41,
     "TellsNobodyThatItIsLate": STRAGGLERS + 7, "TellsOnlyWhoAsks": STRAGGLERS + 7,
     "ForgetsWhoIsLateBelow": STRAGGLERS + 12, "LeavesAnybodyBehind": STRAGGLERS + 7,
 }  # fmt: skip

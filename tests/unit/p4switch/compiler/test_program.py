@@ -85,7 +85,7 @@ def frame(
     payload = b"" if lanes is None else lanes.astype(">i4").tobytes()
     inc = struct.pack("!BBHHHIIB3x", 0x10 | kind, flags | int(lanes is not None), 3, epoch, count, seq, 0, exponent)
     udp = struct.pack("!HHHH", 9400, 9400, 28 + len(payload), 0)
-    ip = struct.pack("!BBHHHBBHII", 0x45, ecn, 48 + len(payload), 1, 0, 64, 17, 0, source, destination)
+    ip = struct.pack("!BBHHHBBHII", 0x45, ecn, 48 + len(payload), 0, 0, 64, 17, 0, source, destination)
     ip = ip[:10] + struct.pack("!H", checksum(ip)) + ip[12:]
     ethernet = mac(SWITCH_IP).to_bytes(6, "big") + mac(source).to_bytes(6, "big") + b"\x08\x00"
     return ethernet + ip + udp + inc + payload

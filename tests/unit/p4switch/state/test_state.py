@@ -100,7 +100,7 @@ def test_lanes_of_a_cell_are_in_network_order_of_lanes_and_host_order_of_bytes()
     state = DeviceState(load_program(COMPILED / "p4reduce-64.json"))
     register = state.registers[f"{LANES}0"]
     register.write(3, sum((i + 1) << (32 * (63 - i)) for i in range(64)))
-    [rows] = [r for r in state._rows if r.shape[0] == 4096]
+    [rows] = [r for r in state._rows if r.shape[0] == 4096 and r.shape[1] >= 256]
     assert rows[3, :256].view(np.uint32).tolist() == list(range(1, 65))
 
 

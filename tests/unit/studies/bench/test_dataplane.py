@@ -88,7 +88,7 @@ def test_the_number_of_slots_replaces_only_the_slots_registers():
     assert sizes == {
         name: 128 if ".slot." in name else register.size for name, register in program(64, 4096).registers.items()
     }
-    assert sum(size == 128 for size in sizes.values()) == 5  # arrays of states, closings, lanes and RESULT kinds
+    assert sum(size == 128 for size in sizes.values()) == 9  # states, closings, lanes, RESULTs, gaps
 
 
 def test_results_depend_on_the_chunks_and_are_those_of_the_interpreter():
