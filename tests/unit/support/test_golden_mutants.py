@@ -20,6 +20,7 @@ TREES = 150
 STRAGGLERS = 190
 """first seed of trees with stragglers, from which all mutants are found soon"""
 RARE = {
+    "LetsOldGenerationsIn": 379,
     "NeverReplays": 66, "NeverAsksAbove": 25, "NeverAsksAChild": 26, "NeverSendsUpAgain": 66,
     "CountsWhoIsLate": STRAGGLERS + 7, "AddsWhatIsLate": STRAGGLERS + 41,
     "TellsNobodyThatItIsLate": STRAGGLERS + 7, "TellsOnlyWhoAsks": STRAGGLERS + 7,
