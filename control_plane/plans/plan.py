@@ -193,10 +193,10 @@ class Plan:
     def asks_again_after(self) -> int:
         """Chunks after which a switch looks whether its question for a lost frame has brought it.
 
-        Queues hold less than a window of chunks, so that the answer has come before two have left. A slot holds its
-        chunk until the last one of its lap.
+        Workers send at most half the slots beyond their oldest chunk, so queues are shorter than half the slots, and an
+        answer through a full queue comes before this. A slot holds its chunk until the last one of its lap.
         """
-        return min(2 * self.window, 3 * self.slots // 4)
+        return 3 * self.slots // 4
 
     @property
     def slots_limited(self) -> bool:
