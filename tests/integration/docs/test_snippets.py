@@ -139,7 +139,7 @@ def test_commands_that_are_mentioned(page):
     root = typer.main.get_command(app)
     makefile = (ROOT / "Makefile").read_text()
     for mention in (*page.mentions, *not_run_here(page)):
-        program, *arguments = mention.replace("…", "").split()
+        program, *arguments = words(mention.replace("…", ""))
         if program == "make":
             for argument in arguments:
                 known = f"$({argument.split('=')[0]})" if "=" in argument else f"\n{argument}:"
