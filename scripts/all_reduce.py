@@ -2,7 +2,7 @@
 
     p4reduce launch -n 8 scripts/all_reduce.py --elements 1000000
 
-Worker r brings r, r+1, r+2 ...; every worker gets the sum and checks it.
+Element i of worker r is r + i mod 1024. Every worker gets the sum and checks it.
 """
 
 import argparse
@@ -16,7 +16,7 @@ def main() -> None:
     """Run one worker."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--elements", type=int, default=262_144, help="float32 elements (default: %(default)s)")
-    parser.add_argument("--repeat", type=int, default=1, help="how many sums, one after the other")
+    parser.add_argument("--repeat", type=int, default=1, help="number of sums, one after the other")
     options = parser.parse_args()
     if options.elements < 1 or options.repeat < 1:
         parser.error("--elements and --repeat must be at least 1")

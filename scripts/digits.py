@@ -12,7 +12,7 @@ MODELS = ("cnn", "linear")
 
 
 def arguments(about: str | None) -> argparse.ArgumentParser:
-    """Return a parser with the flags that all scripts have."""
+    """Return a parser with the flags that the scripts have in common."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", default="p4reduce", help="p4reduce, or gloo")
     parser.add_argument("--model", default="cnn", choices=MODELS)

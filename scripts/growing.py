@@ -18,7 +18,7 @@ chosen = parser.parse_args()
 
 comm = connect()
 weights, step = np.zeros(chosen.elements, np.float32), np.zeros(1, np.int64)
-ours, whole = not comm.joined, not comm.joined  # does this rank, do all ranks have the state?
+ours, whole = not comm.joined, not comm.joined  # whether this rank has the state, whether all have it
 while not whole or step[0] < chosen.steps:
     try:
         if not whole:

@@ -1,4 +1,4 @@
-"""Means that do not wait for a straggler: p4reduce launch -n 4 --deadline 500us --quorum 3 scripts/straggling.py"""
+"""Means without waiting for a straggler: p4reduce launch -n 4 --deadline 500us --quorum 3 scripts/straggling.py"""
 
 import argparse
 import time
@@ -8,8 +8,8 @@ import numpy as np
 from p4reduce import connect
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--slow", type=int, default=1, help="this rank is late in step 1")
-parser.add_argument("--late", type=float, default=0.5, help="by so many seconds")
+parser.add_argument("--slow", type=int, default=1, help="rank that is late in step 1")
+parser.add_argument("--late", type=float, default=0.5, help="seconds by which it is late")
 chosen = parser.parse_args()
 
 comm = connect()

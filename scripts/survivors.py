@@ -1,4 +1,4 @@
-"""All-reduces that go on when a rank dies: p4reduce launch -n 4 --on-failure shrink scripts/survivors.py --die 2"""
+"""Continue all-reduces when a rank dies: p4reduce launch -n 4 --on-failure shrink scripts/survivors.py --die 2"""
 
 import argparse
 import os
@@ -9,7 +9,7 @@ import numpy as np
 from p4reduce import GroupChanged, connect
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--die", type=int, help="this rank kills itself half-way")
+parser.add_argument("--die", type=int, help="rank that kills itself half-way")
 parser.add_argument("--steps", type=int, default=6)
 chosen = parser.parse_args()
 

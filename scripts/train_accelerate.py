@@ -1,7 +1,7 @@
-"""Hugging Face Accelerate on scikit-learn's digits: `p4reduce launch -n 4 scripts/train_accelerate.py`.
+"""Train with Hugging Face Accelerate on scikit-learn's digits: `p4reduce launch -n 4 scripts/train_accelerate.py`.
 
-`accelerate launch --cpu --num_processes 4 scripts/train_accelerate.py` starts the ranks too. The process group is made
-before `Accelerator`, which takes the one that is there; by itself it would make gloo's.
+`accelerate launch --cpu --num_processes 4 scripts/train_accelerate.py` starts the ranks too. The script makes the
+process group before `Accelerator`, which would otherwise make one of gloo.
 """
 
 import torch.distributed as dist

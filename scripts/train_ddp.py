@@ -1,7 +1,7 @@
-"""PyTorch's DistributedDataParallel on scikit-learn's digits: a small convolutional network, or a linear one.
+"""Train with PyTorch's DistributedDataParallel on scikit-learn's digits: a convolutional network, or a linear one.
 
-Nothing here knows the network below: `p4reduce launch -n 8 scripts/train_ddp.py` sums gradients in P4 switches,
-`torchrun --nproc-per-node 4 scripts/train_ddp.py --backend gloo` does without.
+`p4reduce launch -n 8 scripts/train_ddp.py` sums gradients in P4 switches. `torchrun --nproc-per-node 4
+scripts/train_ddp.py --backend gloo` sums them on the hosts.
 """
 
 import torch.distributed as dist

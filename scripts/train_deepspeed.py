@@ -1,7 +1,7 @@
-"""DeepSpeed on scikit-learn's digits: `p4reduce launch -n 4 scripts/train_deepspeed.py --zero 3`.
+"""Train with DeepSpeed on scikit-learn's digits: `p4reduce launch -n 4 scripts/train_deepspeed.py --zero 3`.
 
-ZeRO shards the optimizer's state (1), gradients too (2), parameters too (3). As it begins, DeepSpeed compiles an
-extension once, which takes a C++ compiler and a minute.
+ZeRO shards the optimizer's state (1), also gradients (2), also parameters (3). At its first start DeepSpeed compiles an
+extension, which needs a C++ compiler and takes a minute.
 """
 
 import deepspeed
@@ -21,7 +21,7 @@ engine, *_ = deepspeed.initialize(
     optimizer=optimizer_of(model, options.momentum),
     config={
         "train_micro_batch_size_per_gpu": options.batch,
-        # Stage 3 pads what it scatters with memory that nothing has written, which spoils sums that share an exponent.
+        # Stage 3 pads scattered blocks with uninitialized memory, which spoils sums that share an exponent.
         "zero_optimization": {"stage": options.zero, "reduce_scatter": options.zero < 3},
         "zero_allow_untested_optimizer": True,
     },

@@ -2,8 +2,7 @@
 
     p4reduce launch -n 8 scripts/train_digits.py --epochs 10
 
-Every worker holds all weights and a share of the images. The one line that is not the training of one process is
-``comm.all_reduce(gradient)``.
+Every worker has all weights and a share of the images. ``comm.all_reduce(gradient)`` sums the gradients.
 """
 
 import argparse
@@ -19,11 +18,11 @@ def parse() -> tuple[TrainingOptions, Checkpoint | None, int]:
     usual = TrainingOptions()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=usual.epochs, help="(default: %(default)s)")
-    parser.add_argument("--batch", type=int, default=usual.global_batch, help="images of one iteration, all workers")
+    parser.add_argument("--batch", type=int, default=usual.global_batch, help="images of all workers in an iteration")
     parser.add_argument("--learning-rate", type=float, default=usual.learning_rate, help="(default: %(default)s)")
     parser.add_argument("--momentum", type=float, default=usual.momentum, help="(default: %(default)s)")
     parser.add_argument("--seed", type=int, default=usual.seed, help="of data, weights and order")
-    parser.add_argument("--checkpoint", metavar="FILE", help="keep the state there, and go on from it")
+    parser.add_argument("--checkpoint", metavar="FILE", help="keep the state there, and continue from it")
     parser.add_argument(
         "--every", type=int, default=10, help="iterations between two checkpoints (default: %(default)s)"
     )

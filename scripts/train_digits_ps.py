@@ -2,8 +2,8 @@
 
     p4reduce launch -n 8 --server scripts/train_digits_ps.py --epochs 10
 
-Workers push gradients, which the switches sum on their way up; the server steps, and its weights are multicast on their
-way down. The same script runs as worker and as server.
+Workers push gradients, and switches sum them on the way up. The server updates its weights, and switches multicast them
+on the way down. Workers and server run the same script.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def main() -> None:
     for iteration in range(task.iterations):
         loss = task.gradient(parameters, iteration, travelling)
         comm.compute(task.compute_seconds)
-        comm.push_pull(travelling, options.learning_rate)  # a gradient goes, weights come back
+        comm.push_pull(travelling, options.learning_rate)  # sends the gradient, receives the weights
         parameters, travelling = travelling, parameters
         comm.record("loss", loss)
         if comm.rank == 0 and task.evaluates(iteration):

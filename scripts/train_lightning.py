@@ -1,6 +1,6 @@
-"""Lightning on scikit-learn's digits: `p4reduce launch -n 4 scripts/train_lightning.py`.
+"""Train with Lightning on scikit-learn's digits: `p4reduce launch -n 4 scripts/train_lightning.py`.
 
-Under `python scripts/train_lightning.py --devices 4` Lightning starts the ranks.
+With `python scripts/train_lightning.py --devices 4` Lightning starts the ranks.
 """
 
 import os
@@ -35,7 +35,7 @@ class Learner(lightning.LightningModule):
 
 
 parser = arguments(__doc__)
-parser.add_argument("--devices", type=int, default=2, help="ranks, where nothing else starts them")
+parser.add_argument("--devices", type=int, default=2, help="number of ranks, if Lightning starts them")
 options = parser.parse_args()
 started = "RANK" in os.environ
 here = int(os.environ.get("LOCAL_WORLD_SIZE", options.devices))

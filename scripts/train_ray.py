@@ -1,6 +1,6 @@
-"""Ray Train on scikit-learn's digits: `python scripts/train_ray.py --ranks 4`. Ray starts the ranks, each an actor.
+"""Train with Ray Train on scikit-learn's digits: `python scripts/train_ray.py --ranks 4`. Each rank is an actor of Ray.
 
-The network goes with the actor of rank 0. The variables `P4REDUCE_SET_PLAN=ring`, `P4REDUCE_OUT` and so on reach it.
+Rank 0 starts the network, which gets the variables `P4REDUCE_SET_PLAN=ring`, `P4REDUCE_OUT` and so on.
 """
 
 import os
@@ -42,10 +42,10 @@ if __name__ == "__main__":
     parser.add_argument("--ranks", type=int, default=2)
     options = parser.parse_args()
     ours = {name: value for name, value in os.environ.items() if name.startswith("P4REDUCE_")}
-    here = None if "RAY_ADDRESS" in os.environ else options.ranks + 1  # of a cluster that starts here
+    here = None if "RAY_ADDRESS" in os.environ else options.ranks + 1  # of the cluster that this script starts
     ray.init(num_cpus=here, runtime_env={"env_vars": ours})
     if options.save:
-        options.save = str(Path(options.save).resolve())  # the ranks work in other folders
+        options.save = str(Path(options.save).resolve())  # the ranks run in other folders
     TorchTrainer(
         train,
         train_loop_config=vars(options),

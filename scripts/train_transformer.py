@@ -1,7 +1,7 @@
-"""A small transformer that learns to continue text, character by character, with DDP or FSDP2.
+"""Train a small transformer to continue text, character by character, with DDP or FSDP2.
 
 The text is Python's own reference (`pydoc_data`), so nothing is downloaded. `p4reduce launch -n 4
-scripts/train_transformer.py --fsdp` shards parameters: sums are scattered, parameters gathered.
+scripts/train_transformer.py --fsdp` shards parameters.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""``python -m p4reduce.cli.warm``: compile what is compiled once, so that no test waits for it."""
+"""``python -m p4reduce.cli.warm``: compile machine code before tests need it."""
 
 import argparse
 import subprocess

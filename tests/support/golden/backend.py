@@ -1,4 +1,4 @@
-"""Which switches a scenario runs on: the golden model itself, or any switch that is compared with it."""
+"""Backends make the switches of a scenario: the golden model itself, or a switch that is compared with it."""
 
 from typing import Protocol
 
@@ -10,17 +10,17 @@ from tests.support.golden.work import MIN_LANES
 
 
 class Backend(Protocol):
-    """Makes the switches of a scenario. ``slots`` is how many each has, ``lanes`` how many fit a packet."""
+    """A maker of switches. ``slots``: number of slots of each; ``lanes``: number of lanes of a full packet."""
 
     lanes: int
     slots: int
 
     def switch(self, ip: int, mac: int, sample_mask: int) -> Switch:
-        """A switch with empty tables and zeroed slots."""
+        """Return a switch with empty tables and zeroed slots."""
 
 
 class GoldenBackend:
-    """The golden model alone: shows that the design holds."""
+    """Switches that are the golden model alone. A run with them tests the protocol, not the P4 program."""
 
     lanes = MIN_LANES + 2
     slots = 4096
@@ -29,23 +29,23 @@ class GoldenBackend:
         self.model = model
 
     def switch(self, ip: int, mac: int, sample_mask: int) -> "PlainSwitch":
-        """A switch that is only the model."""
+        """Return a switch that is only the model."""
         return PlainSwitch(self.model(ip, mac, self.lanes, sample_mask))
 
 
 class PlainSwitch:
-    """The golden model, with nothing to be compared with."""
+    """The golden model as a `network.Switch`, without a second switch to compare it with."""
 
     def __init__(self, golden: GoldenSwitch) -> None:
         self.golden = golden
 
     def receive(self, port: int, frame: Frame) -> Outcome:
-        """See `GoldenSwitch.receive`."""
+        """Process one frame; see `GoldenSwitch.receive`."""
         return self.golden.receive(port, frame)
 
     def write(self, entry: Entry, *, insert: bool) -> None:
-        """See `GoldenSwitch.write`."""
+        """Insert or delete a table entry; see `GoldenSwitch.write`."""
         self.golden.write(entry, insert=insert)
 
     def check(self) -> None:
-        """Nothing to compare with."""
+        """Do nothing, because there is no second switch."""

@@ -1,4 +1,4 @@
-"""The properties that every run must have kept."""
+"""Properties of a run: right results, equal at all workers, and nothing left in switches. They raise AssertionError."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ Holdings = list[dict[Node, dict[int, Result]]]
 
 
 def results(tasks: Iterable[Task], witness: Witness) -> None:
-    """Every worker of every job has every result, the same as all others, and it is right."""
+    """Check that every worker has every result, that results are equal at all workers, and that they are right."""
     for task in tasks:
         if task.server is not None:
             _server(task)
@@ -32,9 +32,9 @@ def results(tasks: Iterable[Task], witness: Witness) -> None:
 
 
 def _decisions(task: Task) -> None:
-    """All workers take the exponents that were announced, or none does, in whatever epoch each of them decided."""
+    """Check that either all workers or none take the announced exponents, in whatever epoch each of them decided."""
     if task.deadline_us is not None or len(set(task.epochs.values())) > 1:
-        return  # another set of workers, another maximum: then nothing counts that was announced
+        return  # another set of workers has another maximum, so announcements do not count
     decided = {worker.decided for worker in task.workers.values()} - {None}
     assert len(decided) <= 1, (
         f"job {task.work.job}: workers decided {decided} of what chunks {task.work.tail} announced"
@@ -42,12 +42,12 @@ def _decisions(task: Task) -> None:
 
 
 def holdings(tasks: Iterable[Task]) -> Holdings:
-    """What every worker holds at the moment."""
+    """Return the results that every worker has at the moment, by job."""
     return [{node: dict(worker.results) for node, worker in task.workers.items()} for task in tasks]
 
 
 def clean(node: Node, switch: Switch, tasks: Iterable[Task]) -> None:
-    """With all jobs gone, a switch keeps nothing but routes, and no slot outside of those granted was touched."""
+    """Check that after all jobs a switch keeps no entry of a job, and that it wrote only to slots that were granted."""
     golden = switch.golden
     kept = [*golden.jobs, *golden.peers, *golden.groups, *golden.replicas, *golden.paths]
     assert not kept, f"{node} keeps entries: {kept}"
@@ -57,7 +57,7 @@ def clean(node: Node, switch: Switch, tasks: Iterable[Task]) -> None:
 
 
 def who_waits(task: Task) -> str:
-    """For an error message: the oldest chunk that is missing, and where."""
+    """Return for an error message the oldest missing chunk, and the workers that lack it."""
     late = [str(worker.node) for worker in task.workers.values() if worker.missing == task.missing]
     return f"chunk {task.missing} of {task.work.chunks} is missing at {', '.join(late)}"
 
@@ -71,7 +71,7 @@ def _result(task: Task, index: int, result: Result, witness: Witness) -> None:
         assert result.lanes == deposit.answer, f"{what}: not what the server answered"
         ranks, total = task.epochs[deposit.epoch], deposit.request.lanes
         saturated = deposit.request.saturated
-        # A sum that is formed again for a server that has it may saturate where the first did not.
+        # A sum may be formed again although the server has it already. It may saturate where the first did not.
         again = deposit.epoch != result.epoch
         assert result.saturated == saturated or (again and result.saturated), f"{what}: saturation not passed on"
     else:
@@ -85,13 +85,13 @@ def _result(task: Task, index: int, result: Result, witness: Witness) -> None:
 
 
 def _contributors(task: Task, index: int, result: Result, witness: Witness) -> frozenset[int]:
-    """The ranks whose contributions are in a result that a root turned round."""
+    """Return the ranks whose contributions are in a result of a root switch."""
     whose = witness.contributors(task.work.job, result.epoch, task.work.seq(index))
     return frozenset(task.ranks[node] for node in whose)
 
 
 def _told(task: Task, worker: Worker, index: int, witness: Witness) -> None:
-    """A worker is told whether its own contribution is in, and where all are waited for it always is."""
+    """Check that a result tells a worker whether its own contribution is in it; without a deadline it always is."""
     result = worker.results[index]
     late = task.server is None and worker.rank not in _contributors(task, index, result, witness)
     assert result.late == late, (

@@ -1,4 +1,4 @@
-"""Where a scenario's choices come from: hypothesis, which shrinks what it finds, or a plain seed, which is fast."""
+"""Sources of a scenario's choices: hypothesis, which shrinks a failing scenario, or a seed, which is fast."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -10,27 +10,27 @@ T = TypeVar("T")
 
 
 class Choices(Protocol):
-    """A source of choices. The first of several, and the smallest number, are what a shrunk example shows."""
+    """A source of choices. A shrunk example takes the first of several options, and the smallest number."""
 
     def integer(self, low: int, high: int) -> int:
-        """An integer in ``low..high``, both included."""
+        """Return an integer in ``low..high``, both included."""
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of ``options``."""
+        """Return one of ``options``."""
         return options[self.integer(0, len(options) - 1)]
 
     def chance(self, percent: int) -> bool:
-        """True in ``percent`` of 100 cases."""
+        """Return True in ``percent`` of 100 cases."""
         return self.integer(0, 99) >= 100 - percent
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """``items`` in any order."""
+        """Return ``items`` in any order."""
         left = list(items)
         return [left.pop(self.integer(0, len(left) - 1)) for _ in items]
 
 
 class SeededChoices(Choices):
-    """Choices of a `random.Random`."""
+    """Choices of a `random.Random` with the given seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -40,7 +40,7 @@ class SeededChoices(Choices):
 
 
 class DrawnChoices(Choices):
-    """Choices that hypothesis draws. ``draw`` is `data.draw` or that of a composite strategy."""
+    """Choices that hypothesis draws. ``draw``: `data.draw`, or the function that a composite strategy receives."""
 
     def __init__(self, draw: Callable[[st.SearchStrategy[int]], int]) -> None:
         self.draw = draw

@@ -14,19 +14,19 @@ MAC_PREFIX = 0x0200 << 32
 
 @dataclass(frozen=True, slots=True, order=True)
 class Node:
-    """A host or a switch, numbered in its kind from 0."""
+    """A host or a switch. Hosts and switches are numbered separately, from 0."""
 
     is_switch: bool
     index: int
 
     @property
     def ip(self) -> int:
-        """IPv4 address: hosts from 10.0.0.1, switches from 10.128.0.1."""
+        """IPv4 address, for hosts from 10.0.0.1 on, for switches from 10.128.0.1 on."""
         return (SWITCH_NET if self.is_switch else HOST_NET) + 1 + self.index
 
     @property
     def mac(self) -> int:
-        """02:00 and the four bytes of the IPv4 address."""
+        """MAC address: 02:00 and the four bytes of the IPv4 address."""
         return MAC_PREFIX | self.ip
 
     def __str__(self) -> str:
@@ -34,20 +34,20 @@ class Node:
 
 
 def switch(index: int) -> Node:
-    """Switch ``index``."""
+    """Return switch ``index``."""
     return Node(True, index)
 
 
 def host(index: int) -> Node:
-    """Host ``index``."""
+    """Return host ``index``."""
     return Node(False, index)
 
 
 class Graph:
     """A connected graph. Ports of a node count from 1 in the order of its links.
 
-    There are two ways between two nodes: the *usual* one has the fewest links, and may differ there and back; the
-    *pinned* one minimizes arbitrary costs that no two paths share, so it is the same there and back.
+    There are two paths between two nodes. The *usual* one has the fewest links, and may differ in the two directions.
+    The *pinned* one minimizes the sum of random costs of links, so it is unique, and the same in both directions.
     """
 
     def __init__(self, links: list[tuple[Node, Node]]) -> None:
@@ -64,20 +64,20 @@ class Graph:
         self._next: dict[tuple[Node, bool], dict[Node, Node]] = {}
 
     def next_hop(self, at: Node, to: Node, *, pinned: bool = False) -> Node:
-        """The neighbour of ``at`` on the way to ``to``."""
+        """Return the neighbour of ``at`` on the path to ``to``."""
         if (to, pinned) not in self._next:
             self._next[to, pinned] = self._towards(to, pinned)
         return self._next[to, pinned][at]
 
     def path(self, source: Node, to: Node, *, pinned: bool = False) -> list[Node]:
-        """The nodes on the way, both ends included."""
+        """Return the nodes on the path, both ends included."""
         nodes = [source]
         while nodes[-1] != to:
             nodes.append(self.next_hop(nodes[-1], to, pinned=pinned))
         return nodes
 
     def routes(self, at: Node) -> list[RouteEntry]:
-        """What switch ``at`` needs to reach every other node in the usual way."""
+        """Return the entries with which switch ``at`` reaches every other node by the usual path."""
         entries = []
         for to in self.switches + self.hosts:
             if to != at:
@@ -86,11 +86,11 @@ class Graph:
         return entries
 
     def edges(self, at: Node) -> list[EdgeEntry]:
-        """The hosts at the ports of switch ``at``."""
+        """Return an entry for each port of switch ``at`` that leads to a host."""
         return [EdgeEntry(port, there.ip) for there, port in self.ports[at].items() if not there.is_switch]
 
     def _towards(self, to: Node, pinned: bool) -> dict[Node, Node]:
-        """Dijkstra's algorithm; the next hop of every node. Hosts have one link, so nothing leads through them."""
+        """Return the next hop of every node (Dijkstra's algorithm). No path leads through hosts: they have one link."""
         toward: dict[Node, Node] = {}
         queue = [(0, 0, to, to)]
         while queue:
@@ -108,12 +108,12 @@ def _costs(links: list[tuple[Node, Node]]) -> tuple[int, ...]:
 
 
 def graph_of_tree(choices: Choices, edges: list[tuple[Node, Node]], switches: int, hosts: int) -> Graph:
-    """A link for each edge of a first tree; what is not in the tree hangs anywhere."""
+    """Return a graph with a link for each edge of a tree. Other nodes are linked to random switches."""
     return _with_rest(choices, list(edges), switches, hosts)
 
 
 def any_graph(choices: Choices, switches: int, hosts: int) -> Graph:
-    """A random connected graph of switches, often with cycles, hosts anywhere."""
+    """Return a random connected graph of switches, often with cycles, and hosts at random switches."""
     links = [(switch(i), switch(choices.integer(0, i - 1))) for i in range(1, switches)]
     for _ in range(choices.integer(0, switches // 2)):
         a, b = choices.integer(0, switches - 1), choices.integer(0, switches - 1)

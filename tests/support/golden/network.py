@@ -1,4 +1,4 @@
-"""An adversary's network: every link may lose, repeat, reorder and hold back frames, by choices of a seeded source."""
+"""A network whose links may lose, repeat, reorder and hold back frames, as a seed decides."""
 
 import random
 from collections import Counter
@@ -13,29 +13,29 @@ from tests.support.golden.tables import Entry
 from tests.support.golden.witness import Witness
 
 STASH_LIMIT: Final = 64
-"""Frames held back at once; more would only dilute them."""
+"""largest number of copies that are held back at once"""
 
 
 class Switch(Protocol):
-    """A switch under test. ``golden`` is the model that it is, or is compared with at every step."""
+    """A switch under test. ``golden``: the model that is the switch itself, or is compared with it at every step."""
 
     golden: GoldenSwitch
 
     def receive(self, port: int, frame: Frame) -> Outcome:
-        """Processes one frame."""
+        """Process one frame; return what leaves, and why it was refused."""
 
     def write(self, entry: Entry, *, insert: bool) -> None:
-        """Inserts or deletes a table entry."""
+        """Insert or delete a table entry."""
 
     def check(self) -> None:
-        """Raises AssertionError if slots or counters are not the golden model's."""
+        """Raise AssertionError if slots or counters differ from those of the golden model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Of 1: what happens to a frame at the end of a link.
+    """Probabilities (0 to 1) of what happens to a frame at the end of a link.
 
-    ``held`` frames come back much later, if ever; ``marked`` ones have crossed a congested queue.
+    ``held``: a copy of the frame arrives much later, or never. ``marked``: the frame has crossed a congested queue.
     """
 
     loss: float = 0.0
@@ -49,7 +49,7 @@ Endpoint = Callable[[Packet], list[Emission]]
 
 
 class Network:
-    """Frames in flight on the links of ``graph``, and everything that they reach."""
+    """Frames in flight on the links of ``graph``, and the switches and endpoints that receive them."""
 
     def __init__(self, graph: Graph, switches: dict[Node, Switch], rng: random.Random) -> None:
         self.graph, self.switches, self.rng = graph, switches, rng
@@ -65,7 +65,7 @@ class Network:
 
     @property
     def in_flight(self) -> int:
-        """Frames on links, without those held back."""
+        """Number of frames on links, without copies that are held back."""
         return sum(len(self._links[end]) for end in self._busy)
 
     @property
@@ -74,14 +74,14 @@ class Network:
         return not self._busy
 
     def send(self, node: Node, emissions: list[Emission]) -> None:
-        """Puts what ``node`` emits on its links."""
+        """Put the frames that ``node`` sends on its links."""
         for port, frame in emissions:
             there = self.graph.neighbours.get((node, port))
             assert there is not None, f"{node} sent by port {port}, where it has no link: {frame}"
             self._put((there, self.graph.ports[there][node]), frame)
 
     def step(self) -> None:
-        """Lets one frame arrive somewhere, or be lost on the way."""
+        """Let one frame arrive, or lose it."""
         spot = int(self.rng.random() * len(self._busy))
         end = self._busy[spot]
         frames, faults = self._links[end], self.faults.get(end, Faults()) if self.faulty else Faults()
@@ -106,7 +106,7 @@ class Network:
             self.arrive(*end, frame)
 
     def arrive(self, node: Node, port: int, frame: Frame) -> Outcome | None:
-        """Hands ``frame`` to ``node``; what leaves goes on its links. None where ``node`` is a host."""
+        """Hand ``frame`` to ``node``, and put its answers on links. Return the outcome at a switch; None for a host."""
         self.events["arrived"] += 1
         if not node.is_switch:
             if isinstance(frame, Packet) and frame.ip_dst == node.ip and (node, frame.job) in self.endpoints:
@@ -126,12 +126,12 @@ class Network:
         return outcome
 
     def release(self, everything: bool = False) -> None:
-        """Lets frames come back that were held back: one of them, or all."""
+        """Put one copy that was held back, or all of them, on their links."""
         for _ in range(len(self._stash) if everything else min(1, len(self._stash))):
             self._put(*self._stash.pop(int(self.rng.random() * len(self._stash))))
 
     def restart(self, node: Node, fresh: Switch) -> None:
-        """Replaces a switch by one that knows nothing."""
+        """Replace a switch by a fresh one."""
         self.switches[node] = fresh
         self._watches[node] = SlotWatch()
 
@@ -143,13 +143,13 @@ class Network:
 
 
 class SlotWatch:
-    """Looks at a switch's slots now and then: what has been left behind may never come back."""
+    """Compares the slots of a switch with an earlier look: a slot must not return to an earlier state."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[int, int, int, bool]] = {}
 
     def look(self, golden: GoldenSwitch) -> None:
-        """Compares with the look before."""
+        """Compare the slots with those of the look before. Raises AssertionError."""
         for index, slot in golden.slots.items():
             now = (slot.generation, slot.seq, slot.children, slot.done)
             before = self._seen.get(index, now)

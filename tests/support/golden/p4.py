@@ -27,14 +27,14 @@ _LANE_REGISTER: Final = _AGGREGATE + "slot.lanes_"
 
 @cache
 def program(lanes: int, source: bool = False) -> Program:
-    """The build of ``lanes`` lanes, as the repository carries it, or compiled from its source by our front end."""
+    """Return the program of ``lanes`` lanes, from p4src/compiled/, or compiled from p4src/ by the P4 front end."""
     if source:
         return compile_p4(ROOT / "p4src" / "p4reduce.p4", {"LANES": str(lanes)})
     return load_program(COMPILED / f"p4reduce-{lanes}.json")
 
 
 class P4Backend:
-    """Embedded switches that run the P4 program, compiled or interpreted."""
+    """Embedded switches that run the P4 program, as machine code or in the interpreter, beside the golden model."""
 
     slots = SLOTS
 
@@ -48,13 +48,13 @@ class P4Backend:
         self.lanes, self.executor, self.model, self.source = lanes, executor, model, source
 
     def switch(self, ip: int, mac: int, sample_mask: int) -> "ComparedSwitch":
-        """A device and its golden model."""
+        """Return a device together with its golden model."""
         device = Device(program(self.lanes, self.source), name=f"{ip:#x}", executor=self.executor)
         return ComparedSwitch(self.model(ip, mac, self.lanes, sample_mask), device)
 
 
 class ComparedSwitch:
-    """A device that must do, byte for byte, what the golden model does."""
+    """A device that must send the same bytes as the golden model, and keep the same state."""
 
     def __init__(self, golden: GoldenSwitch, device: Device) -> None:
         self.golden, self.device = golden, device
@@ -66,12 +66,12 @@ class ComparedSwitch:
         settings.set_default(action, (threshold, golden.sample_mask))
 
     def write(self, entry: Entry, *, insert: bool) -> None:
-        """Writes the entry to both."""
+        """Insert or delete an entry in the model and in the device."""
         self.golden.write(entry, insert=insert)
         write_entry(self.device, entry, insert=insert)
 
     def receive(self, port: int, frame: Frame) -> Outcome:
-        """Hands ``frame`` to both and compares what leaves."""
+        """Hand ``frame`` to the model and the device, and compare the frames that they send. Raises AssertionError."""
         outcome = self.golden.receive(port, frame)
         expected = [(out, encode(sent)) for out, sent in outcome.emitted]
         if outcome.shown:
@@ -83,7 +83,7 @@ class ComparedSwitch:
         return outcome
 
     def check(self) -> None:
-        """Compares slots, counters and the number of table entries."""
+        """Compare slots, counters and the number of table entries. Raises AssertionError."""
         self._check_slots()
         self._check_counters()
         entries = {name: len(self.device.tables[name]) for name in TABLES}
@@ -153,7 +153,7 @@ class ComparedSwitch:
 
 
 def packed(slot: Slot) -> int:
-    """The 128-bit register cell of ``slot``, field by field from the most significant."""
+    """Return the 128-bit register cell of ``slot``, with its fields from the most significant bit on."""
     cell = 0
     result_lanes = slot.lanes is not None
     for value, width in (

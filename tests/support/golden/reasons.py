@@ -1,10 +1,10 @@
-"""Why a switch refuses a packet. The numbers are those of the P4 counter ``refused``."""
+"""Reasons for which a switch refuses a packet, with the indices of the P4 counter ``refused``."""
 
 from enum import IntEnum
 
 
 class Reason(IntEnum):
-    """Index of the counter cell, and the byte that a packet-in carries."""
+    """A reason to refuse a packet: the index of its counter cell, and the byte in a packet-in."""
 
     NOT_IPV4 = 1
     CHECKSUM = 2
@@ -26,7 +26,7 @@ class Reason(IntEnum):
 
 
 class Refused(Exception):
-    """Raised inside the model to drop a packet for ``reason``."""
+    """The exception by which the model drops a packet for ``reason``."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason.name)

@@ -1,4 +1,4 @@
-"""Runs a scenario: packets, timers, table writes, spoofs and events in an order that a seed decides."""
+"""Run a scenario: packets, timers, table writes, spoofs and events, in an order that follows from a seed."""
 
 import random
 from dataclasses import dataclass, replace
@@ -16,22 +16,22 @@ from tests.support.golden.spoof import spoof
 from tests.support.golden.trees import Tree, without
 
 STEP_LIMIT = 400_000
-"""No scenario comes near: a run that does is a livelock."""
+"""steps after which a run counts as a livelock; no scenario comes near"""
 
 
 @dataclass(slots=True)
 class Report:
-    """What a run amounted to."""
+    """Number of steps of a run, and number of events by name."""
 
     steps: int
     events: dict[str, int]
 
 
 def run(scenario: Scenario, backend: Backend) -> Report:
-    """Runs ``scenario`` to its end and checks every property.
+    """Run ``scenario`` to its end and check every property.
 
     Raises:
-        AssertionError: A property does not hold, or a switch differs from the golden model.
+        AssertionError: If a property does not hold, or a switch differs from the golden model.
     """
     return _Run(scenario, backend).run()
 
@@ -46,7 +46,7 @@ class _Run:
         self.network.faults = {end: self._link_faults() for end in scenario.graph.neighbours}
         self.controller = Controller(self.network, self.choices, scenario.first_generation)
         self.tasks = [_task(shape, scenario.window_factor) for shape in scenario.jobs]
-        self.trees = [shape.tree for shape in scenario.jobs]  # that the last event asked for
+        self.trees = [shape.tree for shape in scenario.jobs]  # those of the last event
         self.waiting = list(range(len(self.tasks)))
         self.events = list(scenario.events)
         self.steps = 0
@@ -84,7 +84,7 @@ class _Run:
             self.network.step()
 
     def _timer(self) -> None:
-        """One worker sends something: rather what it has not sent yet."""
+        """Let one worker send a chunk, most often one that it has not sent yet."""
         workers = [w for task in self.tasks for w in task.workers.values()] + self.controller.zombies
         ready = [(worker, sendable) for worker in workers if (sendable := worker.sendable())]
         worker, sendable = self.choices.pick(ready) if ready else (None, [])
@@ -93,7 +93,7 @@ class _Run:
             self._send(worker, self.choices.pick(fresh if fresh and self.choices.chance(80) else sendable))
 
     def _send(self, worker: Worker, index: int) -> None:
-        """The contribution; later a question, and now and then the contribution again, as if it were duplicated."""
+        """Send a contribution. If it was sent before, send a question about it, or one time in ten repeat it."""
         asks = index in worker.sent and self.choices.chance(90)
         self.network.events["asked"] += asks
         evidence = worker.evidence(index) if self.choices.chance(60) else 0
@@ -102,7 +102,7 @@ class _Run:
         self.network.send(worker.node, [worker.question(index, evidence) if asks else worker.packet(index)])
 
     def _settle(self) -> None:
-        """Perfect links: every round, in which all workers send their window, must complete a window."""
+        """Continue without faults. Each round, in which all workers send their window, must complete a window."""
         self.network.faulty = False
         deadlines: dict[int, int] = {}
         rounds = 0
@@ -118,7 +118,7 @@ class _Run:
                 if task.started and not task.finished:
                     left = -(-(task.work.chunks - task.missing) // task.window)
                     if task.deadline_us is not None:
-                        left = 2 * left + 1  # whoever is late is told so when it asks, a round after it was refused
+                        left = 2 * left + 1  # a late worker asks one round after it was refused
                     deadline = deadlines.setdefault(number, rounds + left)
                     assert rounds < deadline, f"job {task.work.job} is stuck: {checks.who_waits(task)}"
             self._round()
@@ -139,7 +139,7 @@ class _Run:
             self.network.step()
 
     def _end(self) -> None:
-        """All has arrived; what was held back comes now, and may change nothing."""
+        """Check the results, deliver the copies that were held back, which may change nothing, and remove the jobs."""
         checks.results(self.tasks, self.network.witness)
         for worker in (worker for task in self.tasks for worker in task.workers.values()):
             self.network.events["took what was announced"] += worker.decided is True
@@ -223,7 +223,7 @@ class _Run:
                 switch.check()
 
     def _lie(self) -> None:
-        """A host gives out a result of its own, by its own address, to a worker or switch whose parent it is not."""
+        """Send a false RESULT from a host, under its own address, to a worker or switch whose parent it is not."""
         liar, victim = self.choices.pick(self.scenario.graph.hosts), self.choices.pick(list(self.scenario.graph.ports))
         task = self.choices.pick(self.tasks)
         if liar == victim or task.current is None or (task.server is not None and liar == task.server.node):

@@ -1,4 +1,4 @@
-"""What a scenario is made of: graph, trees, jobs, faults, events; drawn from any source of choices."""
+"""Scenarios: graph, trees, jobs, faults and events, drawn from a source of choices."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -14,14 +14,14 @@ from tests.support.golden.work import AT_ROOT, AT_SERVER, Work
 
 MAX_WORKERS = 30
 WORK_LIMIT = 400
-"""Contributions of all workers to all chunks of a job, roughly."""
+"""approximate limit of the contributions of all workers to all chunks of a job"""
 
 FAULT_PERCENT = ([0, 5, 15, 30], [0, 5, 15, 30], [0, 5, 15, 30], [0, 1, 5], [0, 0, 3])
-"""Of loss, duplication, reordering, holding back for long, and marks of congestion."""
+"""choices of the percentages of loss, duplication, reordering, copies held back, and marks of congestion"""
 
 
 class What(Enum):
-    """What may happen while packets fly."""
+    """Events that may happen during a run."""
 
     NEW_EPOCH = "a new epoch on the same tree"
     SWAP = "a new epoch on another tree"
@@ -33,7 +33,7 @@ class What(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """``what`` happens to a job once ``percent`` of its chunks are everywhere. ``pick`` decides the rest."""
+    """An event of a job, once all its workers have ``percent`` of its chunks. ``pick`` chooses a switch or worker."""
 
     job: int
     percent: int
@@ -44,7 +44,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class JobShape:
-    """One job. ``after``: the job whose slots it takes over, once that one has ended or left."""
+    """One job. ``after``: the earlier job whose slots it takes over, once that job has ended."""
 
     work: Work
     tree: Tree
@@ -56,19 +56,19 @@ class JobShape:
 
 @dataclass(slots=True, repr=False)
 class Scenario:
-    """All that a run needs, except the schedule, which ``seed`` decides."""
+    """Everything that a run needs. Its order of steps follows from ``seed``."""
 
     seed: int
     graph: Graph
     jobs: list[JobShape]
     events: list[Event]
-    faults: Faults  # the worst that any link may do
-    fault_steps: int  # after so many steps the links are perfect
+    faults: Faults  # the largest probabilities of any link
+    fault_steps: int  # number of steps after which links have no faults
     first_generation: int
-    spoofs: int  # of 1,000 steps
-    slow: int = 0  # per cent of the hosts, which hardly ever send of their own accord
+    spoofs: int  # forged packets in 1,000 steps
+    slow: int = 0  # percentage of hosts that rarely send unasked
     sample_mask: int = 0xFF
-    window_factor: int = 2  # slots per window; the protocol's is 2
+    window_factor: int = 2  # slots for each chunk of a window; 2 in the protocol
 
     def __repr__(self) -> str:
         jobs = "; ".join(
@@ -81,12 +81,12 @@ class Scenario:
         return f"<seed {self.seed}; {jobs}; events: {events or 'none'}; {self.faults}, for {self.fault_steps} steps>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """What hypothesis prints of a failing example."""
+        """Print the scenario of a failing example of hypothesis."""
         printer.text(repr(self))
 
 
 def draw_scenario(choices: Choices, lanes: int, slots: int, size: int = MAX_WORKERS) -> Scenario:
-    """A random scenario of at most ``size`` workers on switches of ``slots`` slots and ``lanes`` lanes."""
+    """Return a random scenario of at most ``size`` workers on switches of ``slots`` slots and ``lanes`` lanes."""
     switches, hosts = choices.integer(1, choices.pick([2, 4, 8])), 1 + choices.integer(1, choices.pick([3, 8, size]))
     room = choices.pick([0, slots - 96])
     ids = choices.shuffled([choices.integer(0, 200), choices.integer(201, 400), choices.integer(401, 65535)])
@@ -166,7 +166,7 @@ def _event(choices: Choices, jobs: list[JobShape], switches: int) -> Event:
 
 
 def straggling(scenario: Scenario) -> None:
-    """Every job that may have a deadline has a short one, and some of its workers are slow; nothing else happens."""
+    """Give each job that may have a deadline a short one, make some hosts slow, and remove all events."""
     scenario.jobs = [
         replace(job, deadline_us=10) if job.tree.server is None and job.work.slots >= 8 else job
         for job in scenario.jobs

@@ -1,4 +1,4 @@
-"""Many random trees: ``python -m tests.support.golden.soak --trees 10000 --seed 1 --backend compiled``.
+"""Run many random trees: ``python -m tests.support.golden.soak --trees 10000 --seed 1 --backend compiled``.
 
 Tree i is drawn from seed + i; repeat a failed one with ``--trees 1 --seed <seed + i>``.
 """
@@ -19,12 +19,12 @@ from tests.support.golden.run import run
 from tests.support.golden.scenario import draw_scenario
 
 BACKENDS = ("golden", "compiled", "interpreted", "source")
-"""``source``: machine code of what our front end makes of p4src/; the others run what the repository carries."""
+"""``source``: machine code of p4src/ as the P4 front end compiles it; ``compiled``, ``interpreted``: p4src/compiled/"""
 
 
 @cache
 def backend(name: str, lanes: int) -> Backend:
-    """The backend called ``name``; ``lanes`` matters to the P4 ones."""
+    """Return the backend ``name``. ``lanes``: of the P4 program; the golden model has its own number."""
     if name == "golden":
         return GoldenBackend()
     from tests.support.golden.p4 import P4Backend
@@ -33,10 +33,10 @@ def backend(name: str, lanes: int) -> Backend:
 
 
 def run_seed(seed: int, name: str = "golden", lanes: int = 64) -> Counter[str]:
-    """Runs the scenario of ``seed``; returns what happened in it, counted.
+    """Run the scenario of ``seed``; return the numbers of its events by name.
 
     Raises:
-        AssertionError: with the scenario and how to repeat it.
+        AssertionError: If a property does not hold. The text has the scenario and the command that repeats it.
     """
     switches = backend(name, lanes)
     scenario = draw_scenario(SeededChoices(seed), switches.lanes, switches.slots)
@@ -51,7 +51,7 @@ def run_seed(seed: int, name: str = "golden", lanes: int = 64) -> Counter[str]:
 
 
 def soak(seeds: range, name: str, lanes: int, processes: int) -> Counter[str]:
-    """Runs all ``seeds``, in several processes, with a line of progress on stderr now and then."""
+    """Run all ``seeds`` in several processes, with progress on stderr. Return the numbers of all events by name."""
     total: Counter[str] = Counter()
     started = told = time.monotonic()
     for happened in _runs(seeds, name, lanes, processes):
@@ -76,7 +76,7 @@ def _runs(seeds: range, name: str, lanes: int, processes: int) -> Iterator[Count
 
 
 def main() -> int:
-    """The command; 1 if a property does not hold, or if a kind of refusal never came up."""
+    """Run the command. Return 1 if a property does not hold, or if 1,000 trees lack some kind of refusal."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.golden.soak", description=__doc__)
     parser.add_argument("--trees", type=int, default=10_000, help="number of trees (default 10,000)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="seed of the first tree (default: the time)")

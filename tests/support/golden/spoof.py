@@ -1,4 +1,4 @@
-"""Packets that a switch must refuse: forged, malformed, cut off, or random, each with the reason to be counted."""
+"""Packets that a switch must refuse: forged, malformed, cut off or random, each with the reason that is counted."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,14 +21,14 @@ from tests.support.golden.tables import JobEntry, PeerEntry
 from tests.support.golden.work import noise
 
 STRANGER_IP = 0xC0A80101
-"""192.168.1.1: no node's address."""
+"""192.168.1.1, an address of no node"""
 
 Spoof = tuple[int, Frame, Reason]
-"""(ingress port, frame, why it must be refused)"""
+"""ingress port, frame, and the reason for which it must be refused"""
 
 
 def spoof(choices: Choices, victim: GoldenSwitch) -> Spoof | None:
-    """A packet against ``victim``; None if no job is installed there, or this kind of spoof does not fit its state."""
+    """Return a packet for ``victim``; None if it has no job, or if this kind of packet does not fit its state."""
     peers = [peer for peer in victim.peers.values() if (peer.job, peer.epoch) in victim.jobs]
     if not peers:
         return None
@@ -37,7 +37,7 @@ def spoof(choices: Choices, victim: GoldenSwitch) -> Spoof | None:
 
 
 def _honest(choices: Choices, victim: GoldenSwitch, peer: PeerEntry) -> Packet:
-    """What ``peer`` might send: the packet that the forger starts from."""
+    """Return a packet that ``peer`` might send, from which a forged one is made."""
     with_lanes = choices.chance(70)
     job = victim.jobs[peer.job, peer.epoch]
     seqs = [slot.seq for slot in victim.slots.values() if slot.generation == job.generation]
@@ -93,12 +93,12 @@ def _wrong_type(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet:
 
 
 def _wrong_token(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet: Packet) -> Spoof | None:
-    """Right in all but what nobody knows who has not seen the neighbour's packets: none, a guess, or another's."""
+    """Forge the token: none, a random one, one with a wrong bit, or that of another peer."""
     others = [each.token for each in victim.peers.values()]
     token = choices.pick([0, choices.integer(1, 0xFFFFFF), peer.token ^ 1 << choices.integer(0, 23), *others])
     if peer.token in (0, token):
         return None
-    if peer.bit and choices.chance(40):  # a question, which may close a chunk
+    if peer.bit and choices.chance(40):  # an ASK, which may close a chunk
         packet = replace(packet, kind=Kind.ASK, lanes=None, late=choices.chance(50))
     return peer.port, replace(packet, token=token), Reason.TOKEN
 
@@ -122,7 +122,7 @@ def _ask_with_lanes(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, pac
 
 
 def _strange_ask(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet: Packet) -> Spoof | None:
-    """The parent asks for, or tells of, what is not on its way to it; a child asks for what cannot be."""
+    """Forge an ASK: from the parent, about a chunk that does not wait for it; from a child, with an impossible seq."""
     forged = replace(packet, kind=Kind.ASK, lanes=None)
     if peer.bit:
         found = _jump(choices, victim, peer, forged)
@@ -185,7 +185,7 @@ def _truncated(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet: 
 
 
 def _byte(offset: int, wrong: Callable[[Choices], int], reason: Reason) -> "_Make":
-    """A forger that overwrites one byte and puts the checksum right."""
+    """Return a function that overwrites one byte of a packet and corrects the checksum."""
 
     def make(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet: Packet) -> Spoof | None:
         raw = bytearray(encode(packet))
@@ -217,7 +217,7 @@ def _not_for_us(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet:
 
 
 def _from_a_host(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet: Packet) -> Spoof | None:
-    """A host says, to somebody behind this switch, that it is somebody else: the parent, another worker, anyone."""
+    """Forge the source of a packet from a host to another node: the address of the parent, of a worker, or any."""
     if not victim.edges:
         return None
     edge = choices.pick(list(victim.edges.values()))

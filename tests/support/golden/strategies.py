@@ -13,17 +13,17 @@ from tests.support.golden.choices import DrawnChoices
 from tests.support.golden.scenario import MAX_WORKERS, Scenario, draw_scenario
 
 MANY: Final = examples(25, 250)
-"""Trees of a property that is cheap to try, in everyday test runs."""
+"""number of trees of a cheap property in everyday test runs"""
 
 
 @st.composite
 def scenarios(draw: st.DrawFn, backend: Backend, size: int = MAX_WORKERS) -> Scenario:
-    """Scenarios for ``backend``, of at most ``size`` workers; shrink to few workers, few events, no faults."""
+    """Draw a scenario of at most ``size`` workers. It shrinks to few workers, few events and no faults."""
     return draw_scenario(DrawnChoices(draw), backend.lanes, backend.slots, size)
 
 
 def trees(number: int) -> Callable[[Any], Any]:
-    """Runs a property over ``number`` trees; ``P4REDUCE_TREES=10000`` makes it ten thousand where ``number`` is `MANY`.
+    """Return settings that try a property on ``number`` trees. ``P4REDUCE_TREES`` is the number for `MANY` trees.
 
     A failure prints the shrunk scenario and a line ``@reproduce_failure(...)`` that repeats it.
     """

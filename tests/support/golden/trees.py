@@ -1,4 +1,4 @@
-"""Aggregation trees: random ones."""
+"""Aggregation trees, and random ones."""
 
 from dataclasses import dataclass
 
@@ -8,29 +8,29 @@ from tests.support.golden.graph import Node
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Children of each aggregating switch, in the order of their bits; ``server`` is the root's parent, if any."""
+    """An aggregation tree. ``children``: those of each switch, by their bits; ``server``: the root's parent, if any."""
 
     root: Node
     children: dict[Node, tuple[Node, ...]]
     server: Node | None
 
     def parent(self, node: Node) -> Node | None:
-        """The parent of ``node``; None for a root without a server, and for what is not in the tree."""
+        """Return the parent of ``node``; None for a root without a server, and for a node outside the tree."""
         if node == self.root:
             return self.server
         return next((p for p, children in self.children.items() if node in children), None)
 
     def edges(self) -> list[tuple[Node, Node]]:
-        """(parent, child) of every tree edge, that to the server included."""
+        """Return (parent, child) of every edge of the tree, with the edge to the server."""
         edges = [(p, c) for p, children in self.children.items() for c in children]
         return edges if self.server is None else [(self.server, self.root), *edges]
 
     def members(self) -> list[Node]:
-        """The workers."""
+        """Return the workers of the tree."""
         return sorted(c for children in self.children.values() for c in children if not c.is_switch)
 
     def depth(self) -> int:
-        """Switches on the longest way from a worker to the root."""
+        """Return the number of switches on the longest path from a worker to the root."""
 
         def below(node: Node) -> int:
             return 1 + max(map(below, self.children[node])) if node.is_switch else 0
@@ -47,9 +47,9 @@ class Tree:
 def random_tree(
     choices: Choices, switches: list[Node], workers: list[Node], server: Node | None, *, max_depth: int, max_fan_in: int
 ) -> Tree:
-    """A tree of at most ``max_depth`` levels over some of ``switches``, with every worker as a leaf.
+    """Return a tree of at most ``max_depth`` levels over some of ``switches``, with every worker as a leaf.
 
-    Fan-in is 1..``max_fan_in``, except where the switches are too few for that: then the root takes the rest.
+    Fan-in is 1..``max_fan_in``. If there are too few switches for that, the root takes the remaining workers.
     """
     order = choices.shuffled(switches)[: choices.integer(1, len(switches))]
     children: dict[Node, list[Node]] = {order[0]: []}
@@ -69,7 +69,7 @@ def random_tree(
 
 
 def without(tree: Tree, worker: Node) -> Tree:
-    """``tree`` with one worker fewer, and without the switches that only it was behind."""
+    """Return ``tree`` without one worker, and without the switches that are left without children."""
     children = {p: [c for c in kids if c != worker] for p, kids in tree.children.items()}
     _prune(children, tree.root)
     return Tree(tree.root, {p: tuple(c) for p, c in children.items()}, tree.server)

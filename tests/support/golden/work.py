@@ -1,7 +1,7 @@
-"""What a job computes: its chunks, each worker's contributions, and what the sums must be.
+"""The work of a job: its chunks, each worker's contributions, and the right sums.
 
-A contribution shows how often it went into a sum: the first lanes hold one hexadecimal digit for each worker, so that a
-sum spells out every worker's multiplicity; the other lanes are pseudo-random and tell chunks and jobs apart.
+The first lanes hold one hexadecimal digit for each worker, so a sum shows how often each contribution went into it. The
+other lanes are pseudo-random, and differ between chunks and jobs.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ Lanes = tuple[int, ...]
 
 
 class Collective(Enum):
-    """What one chunk is for. A root switch turns round the first three; a server answers all but the first."""
+    """The collective of one chunk. A root switch answers the first three kinds; a server answers all but the first."""
 
     ALL_REDUCE = "sums of all, to all"
     OPEN = "a push without lanes, which only agrees on an exponent"
@@ -37,17 +37,17 @@ class Collective(Enum):
 
     @property
     def kind(self) -> Kind:
-        """The packet type that workers send."""
+        """Packet type that workers send."""
         return Kind.PULL if self in (Collective.PULL, Collective.BARRIER) else Kind.PUSH
 
     @property
     def lanes_up(self) -> bool:
-        """Whether contributions carry lanes."""
+        """Whether contributions have lanes."""
         return self in (Collective.ALL_REDUCE, Collective.PUSH, Collective.PUSH_PULL)
 
     @property
     def lanes_down(self) -> bool:
-        """Whether results carry lanes."""
+        """Whether results have lanes."""
         return self in (Collective.ALL_REDUCE, Collective.PULL, Collective.PUSH_PULL)
 
 
@@ -74,7 +74,7 @@ class Work:
 
     @cached_property
     def tail(self) -> range:
-        """As long as a window at most; empty where the whole work is one operation."""
+        """Indices of the chunks that announce exponents: at most a window; none if the work has a single chunk."""
         long, end = (abs(value) for value in noise(2, "tail", self.job, 0, self.first_seq))
         length = min(1 + long % (self.slots // 2), self.chunks - 1)
         stop = length + end % (self.chunks - length)
@@ -86,15 +86,15 @@ class Work:
         return len(self.collectives)
 
     def seq(self, index: int) -> int:
-        """The chunk's sequence number on the wire."""
+        """Return the sequence number of a chunk on the wire."""
         return (self.first_seq + index) % SEQ_MODULUS
 
     def index(self, seq: int) -> int:
-        """The chunk of a sequence number; out of range if it is not of this work."""
+        """Return the chunk of a sequence number; it is out of range for a number of other work."""
         return (seq - self.first_seq) % SEQ_MODULUS
 
     def contribution(self, worker: int, index: int) -> Lanes:
-        """The lanes of worker ``worker`` (0..31) for chunk ``index``."""
+        """Return the lanes of worker ``worker`` (0..31) for chunk ``index``."""
         digits = [0] * DIGIT_LANES
         digits[worker // DIGITS_PER_LANE] = 1 << 4 * (worker % DIGITS_PER_LANE)
         values = noise(self.lanes - DIGIT_LANES, "lanes", self.job, worker, self.seq(index))
@@ -102,9 +102,9 @@ class Work:
         return (*digits, *(value >> shift for value in values))
 
     def exponent(self, worker: int, index: int) -> int:
-        """The exponent that worker ``worker`` proposes now, 0..255; once it has, the same ever after.
+        """Return the exponent that worker ``worker`` sends with a chunk, 0..255. Repetitions have the same.
 
-        In the tail it is that of the next operation, if the worker knows it: when it has sent so much.
+        In the tail it is an exponent of the next operation, or `UNANNOUNCED` if the worker does not know that one yet.
         """
         if (worker, index) not in self.said:
             own = noise(1, "exponent", self.job, worker, self.seq(index))[0] & 0xFF
@@ -117,21 +117,21 @@ class Work:
         return self.said[worker, index]
 
     def exact_sum(self, workers: Iterable[int], index: int) -> Lanes:
-        """The sum of the contributions of ``workers``, unbounded."""
+        """Return the sum of the contributions of ``workers``, without a limit of int32."""
         rows = [self.contribution(worker, index) for worker in workers]
         return tuple(map(sum, zip(*rows, strict=True)))
 
     def weights(self, index: int) -> Lanes:
-        """What a server answers a PULL with."""
+        """Return the lanes with which a server answers a PULL."""
         return noise(self.lanes, "weights", self.job, 0, self.seq(index))
 
     def updated(self, total: Lanes, index: int) -> Lanes:
-        """What a server answers a PUSH_PULL with: a function of the sum and the chunk."""
+        """Return the lanes with which a server answers a PUSH_PULL: a function of the sum and the chunk."""
         return tuple((a + b - INT32_MIN) % 2**32 + INT32_MIN for a, b in zip(total, self.weights(index), strict=True))
 
 
 def multiplicities(total: Lanes) -> dict[int, int]:
-    """How often each worker's contribution is in ``total``; workers of multiplicity 0 are left out."""
+    """Return how often each worker's contribution is in ``total``, without workers whose contribution is not in it."""
     found = {}
     for worker in range(MAX_WORKERS):
         digit = total[worker // DIGITS_PER_LANE] >> 4 * (worker % DIGITS_PER_LANE) & 0xF
@@ -141,11 +141,11 @@ def multiplicities(total: Lanes) -> dict[int, int]:
 
 
 def clamped(exact: Lanes) -> bool:
-    """Whether ``exact`` does not fit int32."""
+    """Return whether some lane of ``exact`` exceeds int32."""
     return any(not INT32_MIN <= value <= INT32_MAX for value in exact)
 
 
 def noise(count: int, what: str, job: int, worker: int, seq: int) -> Lanes:
-    """``count`` pseudo-random int32 that depend on everything given."""
+    """Return ``count`` pseudo-random int32 that depend on all arguments."""
     key = what.encode() + struct.pack(">IIQ", job, worker, seq)
     return struct.unpack(f">{count}i", hashlib.shake_128(key).digest(4 * count))

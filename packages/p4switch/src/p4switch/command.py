@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BAD_INPUT: Final = 2
 INTERRUPTED: Final = 130
-PACKET: Final = "PORT:HEX, as 1:ffffffffffff...; may be given several times"
+PACKET: Final = "PORT:HEX, such as 1:ffffffffffff...; may be repeated"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python reports it again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python reports it again at exit
         return 1
     except ModuleNotFoundError as error:
         extra = "server" if chosen.work is _serve else "trace"
@@ -55,20 +55,20 @@ def _parser() -> argparse.ArgumentParser:
         made.add_argument("-D", dest="defines", action="append", default=[], metavar="NAME=VALUE", help="a macro")
         return made
 
-    command("check", _check, "Errors and warnings of a program, each with its line and what mends it.")
-    compiling = command("compile", _compile, "BMv2's JSON and P4Info of a program.")
+    command("check", _check, "Show errors and warnings of a program, each with its line and its fix.")
+    compiling = command("compile", _compile, "Write BMv2's JSON and P4Info of a program.")
     compiling.add_argument("-o", dest="out", type=Path, metavar="JSON", help="default: its name with .json, here")
-    fitting = command("fits", _fits, "How a program lies in a target's stages, and what no single pass of it can do.")
+    fitting = command("fits", _fits, "Lay a program out in a target's stages, and show what a single pass cannot do.")
     fitting.add_argument("--target", default="tofino2", metavar="TARGET", help="tofino2 (the default), tofino or rmt")
-    fitting.add_argument("--json", action="store_true", help="the same as JSON")
-    running = command("run", _run, "Send packets in; a line with port and frame for each that leaves.")
+    fitting.add_argument("--json", action="store_true", help="print the report as JSON")
+    running = command("run", _run, "Send packets in, and print port and frame of each packet that leaves.")
     tracing = command("trace", _trace, "Send packets in, and show what the program does with each.")
     for packet_parser in (running, tracing):
         packet_parser.add_argument("--packet", "-p", action="append", required=True, metavar="PORT:HEX", help=PACKET)
         packet_parser.add_argument(
             "--entries", "-e", type=Path, metavar="FILE", help="entries as YAML (needs p4switch[trace])"
         )
-    serving = command("serve", _serve, "Serve P4Runtime until Ctrl-C; packets come and go by the controller alone.")
+    serving = command("serve", _serve, "Serve P4Runtime until Ctrl-C. Only the controller sends and receives packets.")
     serving.add_argument("--address", default="127.0.0.1:9559", metavar="HOST:PORT", help="port 0 takes a free one")
     return parser
 

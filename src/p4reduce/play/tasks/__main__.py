@@ -1,4 +1,4 @@
-"""The process that hosts network, switches and workers: ``python -m p4reduce.play.tasks``."""
+"""``python -m p4reduce.play.tasks``: the process of an orchestrator's network, switches and workers."""
 
 if __name__ == "__main__":
     import p4reduce.base.short  # noqa: F401
@@ -24,18 +24,18 @@ from p4switch.native.objects import Report, watched
 
 
 def main(pages: Pages | None = None) -> int:
-    """Serve until told to end; return the exit code. ``pages`` makes the server that shows the world to viewers."""
+    """Serve until the orchestrator ends it; return the exit code. ``pages`` makes the server of the live page."""
     parser = argparse.ArgumentParser(prog="python -m p4reduce.play.tasks", description=__doc__)
-    parser.add_argument("--socket", type=Path, required=True, help="where to listen; must not exist")
+    parser.add_argument("--socket", type=Path, required=True, help="Unix socket to listen on; must not exist")
     parser.add_argument("--topology", required=True, help="file, bundled name or builder with parameters")
     parser.add_argument("--lanes", type=int, default=256, choices=(64, 256))
     parser.add_argument("--queue-frames", type=int, default=1024)
     parser.add_argument("--loss", type=float, default=0.0, help="probability that a link loses a frame")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--background", default="", help="traffic of others, as in 'gravity:load=0.3,seed=1'")
-    parser.add_argument("--checkpoints", type=Path, help="folder of tasks that may begin anew")
+    parser.add_argument("--background", default="", help="background traffic, such as 'gravity:load=0.3,seed=1'")
+    parser.add_argument("--checkpoints", type=Path, help="folder of the checkpoints of tasks with max_restarts")
     parser.add_argument("--time", default="virtual", choices=("virtual", "flow"))
-    parser.add_argument("--silence", type=float, default=SILENCE_S, help="seconds without an orchestrator")
+    parser.add_argument("--silence", type=float, default=SILENCE_S, help="seconds without a request before it ends")
     given = parser.parse_args()
     try:
         with (
@@ -78,7 +78,7 @@ def _tell_ready() -> bool:
         sys.stdout.write(READY)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the rest of the buffer
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # a later flush must not raise again
         return False
     return True
 
