@@ -615,14 +615,16 @@ def answered_twice(e: Any, entry: Any, now: int, repeated: int) -> None:
 
 
 @kernel
-def _is_overtaken(e: Any, entry: Any) -> Any:
+def _is_overtaken(e: Any, entry: Any, now: int) -> Any:
     """Whether chunks have been answered that left too much later to have just overtaken this one."""
     left_at = entry.asked_at if entry.asks > 0 else entry.sent_at
     if entry.order + e.reorder > e.top:
         return False
     if e.numbered == 0:
         return e.top_sent_at - left_at >= e.late_by
-    e.stirred = 1
+    if e.stirred == 0:
+        e.stirred = 1
+        e.timer = now  # chunks are due sooner on a path that loses
     return e.top_sent_at - left_at >= max(e.late_by, 5 * _shortest_trip(e) // 4)
 
 
@@ -633,7 +635,7 @@ def find_missing(e: Any, now: int) -> None:
         entry = entry_at(e, seq)
         if entry.seq != seq or entry.state != _OUTSTANDING:
             continue
-        if not _is_overtaken(e, entry):
+        if not _is_overtaken(e, entry, now):
             if entry.asks == 0 and entry.in_order:
                 break  # what left after it is younger still
         elif not entry.lost and not entry.again:
