@@ -33,7 +33,7 @@ from p4reduce.network.jobs.network import Job
 from p4reduce.network.jobs.specs import PATIENCE_PS, exchanged
 from p4reduce.network.virtual import StopReason
 from p4reduce.runs.jobs import CONTROL_LATENCY_PS, Part, beyond_int32, check_blocks
-from p4reduce.workers.records import Collective, EndpointState
+from p4reduce.workers.records import EndpointState
 from p4switch.base.values import PS_PER_MS
 
 if TYPE_CHECKING:
@@ -405,7 +405,7 @@ class Survival:
     def _turn_out(self) -> list[Event]:
         """Exclude members that keep others out of slots; return the events."""
         oldest = self._attempts.oldest_missing()
-        pulls = COLLECTIVES[self._first.operation] is Collective.PULL
+        pulls = as_carried(self._first.operation, ring=False) == "pull"
         names: set[str] = set()
         for place, (job, _) in enumerate(self._attempts.parts):
             seqs = {seq & 0xFFFFFFFF for at, seq in oldest if at == place and seq != SERVER_WAITS}
@@ -436,7 +436,7 @@ class Survival:
         blamed = self._carrier.switches.controller.blamed
         named = frozenset().union(*(blamed(plan, seq & 0xFFFFFFFF) for plan, seq in waited))
         server = parts[0][0].plan.server
-        if not named and server is not None:
+        if server is not None and named <= {everybody[rank] for rank in self._attempts.posted if rank < len(everybody)}:
             named = frozenset({server})  # all have asked, and the server has not answered
         rank_at = {everybody[member]: member for member in members}
         return silent | {rank_at[name] for name in named if name in rank_at}
