@@ -7,23 +7,26 @@ that it returns: ``runs/virtual/survival.py`` in virtual time, ``runs/real/coord
 |---|---|---|
 | ``REST`` | news | a member or its tree is lost; all members have stopped for a newcomer |
 | ``ASKING`` | members to stop and to say what they have finished | all have answered |
-| ``INSTALLING`` | the next tree, beside the old one | it is installed |
-| ``STUCK`` | the reason why a switch did not take a tree | news |
+| ``INSTALLING`` | the next tree, beside the old one | it is installed, or there is news of the switch that refused it |
 | ``GIVING`` | the result that one member has and others lack | it is there |
 
 Then the decision is made: it is written to the journal, and all members are told. Until then it does not count, so
 after another loss all begins anew with ``ASKING``, in a new term. Such a decision also admits a member that joins.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final, Literal, Protocol
 
+from p4reduce.group.backend import FloatArray
 from p4reduce.group.errors import ClusterError, CollectiveError, FallenApartError
 from p4reduce.group.membership import Leases, MembershipDecision, OnFailure, Reach, SurvivorAnswer, cannot_redo, decide
 
 PARTED: Final = "ended its connection"
+
+GivenResult = tuple[FloatArray, str | None]
+"""result of a member that others lack, and the error that it has, or None"""
 
 # Events. Members are ranks of the start, or ranks that joined later; times are in the unit of the leases.
 
@@ -85,14 +88,6 @@ class Left:
 
 
 @dataclass(frozen=True)
-class BlamedMembers:
-    """Answer to ``Blame``: the members that others wait for. ``again``: when to ask again if that was not enough."""
-
-    members: Collection[int]
-    again: int | None = None
-
-
-@dataclass(frozen=True)
 class Damaged:
     """A link or a switch is down, or a switch has restarted; ``Ground`` knows this already."""
 
@@ -106,6 +101,7 @@ class Answered:
     member: int
     term: int
     answer: SurvivorAnswer | None
+    given: GivenResult | None = None
 
 
 @dataclass(frozen=True)
@@ -120,19 +116,9 @@ class Built:
     known_by: int | None = None
 
 
-Event = Joined | Alive | Beat | Unheard | ProcessEnded | Left | BlamedMembers | Damaged | Answered | Built
+Event = Joined | Alive | Beat | Unheard | ProcessEnded | Left | Damaged | Answered | Built
 
 # Actions: what the driver has to do, in this order.
-
-
-@dataclass(frozen=True)
-class Blame:
-    """Find the members that others wait for, as leases have run out; answer first of all by ``BlamedMembers``.
-
-    ``asked``: members whose answers are still missing.
-    """
-
-    asked: frozenset[int]
 
 
 Kind = Literal["prepare", "hold", "give", "excluded", "refused", "released"]
@@ -161,16 +147,13 @@ class Tell:
 class Install:
     """Lay out and install the tree of the members ``decision.after`` beside the current one."""
 
-    epoch: int
     decision: MembershipDecision
     """The decision as it will be made if nothing else happens."""
 
 
 @dataclass(frozen=True)
 class Abandon:
-    """Remove the tree of this epoch, which no member was told of."""
-
-    epoch: int
+    """Remove the tree of the last ``Install``, which no member was told of."""
 
 
 @dataclass(frozen=True)
@@ -179,20 +162,13 @@ class Commit:
 
     decision: MembershipDecision
     lacking: frozenset[int]
-    """Members that need the result that ``decision.holder`` gave."""
+    """Members that need the result ``given``, that of ``decision.holder``."""
+    given: GivenResult | None
     noticed: tuple[int, int]
     """When the first and the last event that led to the decision became known."""
 
 
-@dataclass(frozen=True)
-class Abort:
-    """End the run, as the group must not change."""
-
-    lost: Mapping[int, str]
-    cause: str
-
-
-Action = Blame | Tell | Install | Abandon | Commit | Abort
+Action = Tell | Install | Abandon | Commit
 
 
 class Ground(Protocol):
@@ -220,7 +196,6 @@ class AgreementPhase(Enum):
     REST = auto()
     ASKING = auto()
     INSTALLING = auto()
-    STUCK = auto()
     GIVING = auto()
 
 
@@ -242,12 +217,12 @@ class Agreement:
         """ranks that want to be members"""
         self.refused: dict[int, str] = {}
         """ranks that were not admitted, with the reason"""
+        self.blamed: Callable[[Collection[int]], Collection[int]] = tuple
+        """Function that returns the members that others wait for, given those that owe answers, once leases run out."""
         self._ground, self._on_failure = ground, on_failure
         self._actions: list[Action] = []
         self._news: list[tuple[int, str]] = []  # (time, cause) of events not acted on yet
-        self._causes: list[str] = []  # causes of the change under way
-        self._noticed: list[int] = []  # times of these causes
-        self._there = {member for member in self.members if leases.knows(member)}
+        self._causes: list[tuple[int, str]] = []  # those of the change under way; "": time alone
         self._beats: dict[int, Beat] = {}
         self._left: dict[int, int | None] = {}
         self._ending: dict[int, int] = {}  # time until which a better reason may come, by member
@@ -255,9 +230,9 @@ class Agreement:
         self._lost: Mapping[int, str] = {}
         self._answers: dict[int, SurvivorAnswer] = {}
         self._decision: MembershipDecision | None = None
+        self._given: GivenResult | None = None
         self._tree: Built | None = None  # result of the installation under way, or None
         self._explained = False  # whether there was news since the installation began
-        self._look_at: int | None = None
         self._released = False
 
     @property
@@ -267,36 +242,22 @@ class Agreement:
         return tuple(member for member in self.members if member not in dead)
 
     @property
-    def news(self) -> list[str]:
-        """Return the causes that were not acted on yet."""
-        return [cause for _, cause in self._news]
-
-    @property
     def _have_left(self) -> bool:
         """Return whether all survivors have left."""
         return all(self._left.get(member) is not None for member in self.survivors)
 
-    @property
-    def wakes(self) -> int | None:
-        """Return the latest time of the next call of ``on``; None: no earlier than an event or the end of a lease."""
-        stuck = None if self._tree is None else self._tree.known_by
-        return min((at for at in (*self._ending.values(), stuck, self._look_at) if at is not None), default=None)
-
     def on(self, now: int, *events: Event) -> list[Action]:
         """Take in the events that happened by ``now`` (none: only time has passed); return the resulting actions.
 
-        Raises ``ClusterError`` if no group can go on, or if answers contradict each other.
+        Raises ``ClusterError`` if no group can go on, must not change, or if answers contradict each other.
         """
         self._actions = []
         for event in events:
             self._take(event, now)
         self._ending = {member: until for member, until in self._ending.items() if until > now}
-        named = [event for event in events if isinstance(event, BlamedMembers)]
-        self._look_at = None
         if self.leases.expired(now):
-            if not named:
-                return [*self._actions, Blame(frozenset(self.asked))]
-            self._look_at = named[-1].again
+            for member in self.leases.accuse(self.blamed(self.asked), now):
+                self._exclude(member, now)
         if self._have_left:
             self._abandon()
             self._news.clear()
@@ -327,29 +288,23 @@ class Agreement:
             case Left(member, finished):
                 if member in self.survivors:
                     self._left.setdefault(member, finished)
-            case BlamedMembers(members):
-                for member in self.leases.accuse(members, now):
-                    self._exclude(member, now)
             case Damaged(cause):
-                self._hear(cause, now)
-            case Answered(member, term, answer):
+                self._news.append((now, cause))
+            case Answered(member, term, answer, given):
                 # The answer may be of an earlier term, or a duplicate.
                 awaited = AgreementPhase.GIVING if answer is None else AgreementPhase.ASKING
                 if self.phase is awaited and term == self.term and member in self.asked:
                     self.asked.remove(member)
                     self._answers |= {} if answer is None else {member: answer}
+                    self._given = given
             case Built(epoch):
                 if self.phase is AgreementPhase.INSTALLING and epoch == self.epoch:
                     self._tree = event
-
-    def _hear(self, cause: str, now: int) -> None:
-        self._news.append((now, cause))
 
     def _join(self, member: int, now: int) -> None:
         if member in self.leases.dead:
             self._tell((member,), "excluded", self.leases.dead[member])
         elif member in self.members:
-            self._there.add(member)
             if not self.leases.knows(member):
                 self.leases.join(member, now)
             if member in self.asked:
@@ -365,7 +320,7 @@ class Agreement:
         elif member in self.members and member not in self._left:
             if self._bury(member, reason, now):
                 self._ending |= {} if known_by is None else {member: known_by}
-                self._hear(reason, now)
+                self._news.append((now, reason))
         elif not self.leases.knows(member):
             self._withdraw(member, reason)
 
@@ -384,7 +339,7 @@ class Agreement:
         """Tell a member that is or may be alive that the others go on without it."""
         reason = self.leases.dead[member]
         self._tell((member,), "excluded", reason)
-        self._hear(reason, now)
+        self._news.append((now, reason))
 
     def _tell(self, ranks: tuple[int, ...], kind: Kind, content: int | str | None) -> None:
         self._actions.append(Tell(ranks, kind, content))
@@ -397,10 +352,10 @@ class Agreement:
             return
         try:
             lost, cut = self._ground.reach.lost(self.members, self.leases.dead)
-        except FallenApartError:
+        except FallenApartError as error:
             if self._ground.may_return:
                 return
-            raise
+            raise FallenApartError("; ".join((*(cause for _, cause in self._news), str(error)))) from None
         if cut and self._ground.may_return:
             return
         for member in cut:
@@ -409,21 +364,22 @@ class Agreement:
         stopped = self.phase in {AgreementPhase.INSTALLING, AgreementPhase.GIVING}
         concerned = self._ground.damaged or (lost.keys() != self._lost.keys() if stopped else bool(lost))
         if concerned and self._on_failure == "abort":
-            self._actions.append(Abort(lost, "; ".join(self.news)))
-        elif concerned or self.phase is AgreementPhase.STUCK:
-            self._causes += self.news
-            self._noticed += [at for at, _ in self._news]
+            fates = [f"rank {member} {why}" for member, why in lost.items()]
+            causes = [cause for _, cause in self._news]
+            raise CollectiveError("; ".join(fates) or f"its tree is lost: {'; '.join(causes)}")
+        if concerned:
+            self._causes += self._news
             self._ask(lost)
         self._explained = True
         self._news.clear()
 
     def _rest(self) -> None:
-        self.phase, self.asked, self._causes, self._noticed, self._tree = AgreementPhase.REST, set(), [], [], None
+        self.phase, self.asked, self._causes, self._tree = AgreementPhase.REST, set(), [], None
 
     def _abandon(self) -> None:
         """Give up a tree that no member was told of."""
         if self.phase in {AgreementPhase.INSTALLING, AgreementPhase.GIVING}:
-            self._actions.append(Abandon(self.epoch))
+            self._actions.append(Abandon())
 
     def _ask(self, lost: Mapping[int, str]) -> None:
         self._lost = lost
@@ -436,8 +392,6 @@ class Agreement:
 
     def _go_on(self, now: int) -> None:
         """Go through as many phases as the answers so far allow."""
-        if self.phase is AgreementPhase.STUCK and self._tree is not None and now > (self._tree.known_by or 0):
-            raise ClusterError(self._tree.error)
         if self.phase is AgreementPhase.INSTALLING:
             self._look_at_tree(now)
         if self.phase is AgreementPhase.ASKING and not self.asked and not self._ending:
@@ -460,11 +414,11 @@ class Agreement:
             term=self.term,
             epoch=self.epoch,
             redo=not self._lost or (self._on_failure == "shrink" and whole),
-            cause="; ".join(self._causes),
+            cause="; ".join(cause for _, cause in self._causes if cause),
             joined=self._joining(),
         )
         self._decision, self._tree, self._explained, self.phase = decision, None, False, AgreementPhase.INSTALLING
-        self._actions.append(Install(self.epoch, decision))
+        self._actions.append(Install(decision))
 
     def _joining(self) -> tuple[int, ...]:
         """Return the newcomers to admit now that members have stopped: none if a member is ahead or has not called."""
@@ -481,7 +435,7 @@ class Agreement:
         come = stands and decision.joined != self._joining()
         explained = tree is not None and tree.known_by is not None and self._explained
         if gone or come or explained:
-            self._noticed.append(now)
+            self._causes.append((now, ""))
             self._ask(self._lost)
         elif stands:
             lost = {member: self.leases.dead.get(member, why) for member, why in decision.lost.items()}
@@ -489,12 +443,12 @@ class Agreement:
             if decision.holder is not None:
                 self.asked = {decision.holder}
                 self._tell((decision.holder,), "give", self.term)
-        elif tree is not None and tree.known_by is not None:
-            self.phase = AgreementPhase.STUCK
-        elif tree is not None and decision.joined:
+        elif tree is None or (tree.known_by is not None and now <= tree.known_by):
+            return
+        elif decision.joined and tree.known_by is None:
             self._refuse(decision.joined, tree.error)
             self.phase = AgreementPhase.ASKING  # all have answered
-        elif tree is not None:
+        else:
             raise ClusterError(tree.error)
 
     def _commit(self, now: int) -> None:
@@ -502,11 +456,12 @@ class Agreement:
         assert decision is not None  # noqa: S101
         kept = decision.holder is not None
         lacking = {member for member, answer in answers.items() if kept and answer.finished == decision.operation}
-        self._actions.append(Commit(decision, frozenset(lacking), (self._noticed[0], self._noticed[-1])))
+        self._actions.append(
+            Commit(decision, frozenset(lacking), self._given, (self._causes[0][0], self._causes[-1][0]))
+        )
         self.members, self._held = decision.after, None
         for member in decision.joined:
             self.leases.join(member, now)
-            self._there.add(member)
         self.newcomers = tuple(newcomer for newcomer in self.newcomers if newcomer not in decision.joined)
         self._beats = {}  # the beats describe waits on the old tree
         self._rest()
@@ -523,12 +478,12 @@ class Agreement:
                 self._held = None
                 self._tell(members, "hold", None)
         elif self._held is None:
-            if self._there.issuperset(members) and self._with_room(members):
+            if all(map(self.leases.knows, members)) and self._with_room(members):
                 self.term += 1
                 self._held = self.term
                 self._tell(members, "hold", self.term)
         elif self._is_between(members):
-            self._noticed = [now]
+            self._causes = [(now, "")]
             self._ask({})
 
     def _with_room(self, members: tuple[int, ...]) -> bool:

@@ -281,11 +281,11 @@ class Reach:
     fail.
     """
 
-    def __init__(self, topology: "Topology", hosts: Sequence[str], links: "set[Ends]", switches: set[str]) -> None:
+    def __init__(self, topology: "Topology", hosts: Sequence[str]) -> None:
         self._topology = topology
         self._hosts = hosts
-        self.links = links
-        self.switches = switches
+        self.links: set[Ends] = set()
+        self.switches: set[str] = set()
 
     @property
     def view(self) -> "Topology":

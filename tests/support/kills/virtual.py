@@ -197,7 +197,7 @@ def _check_leftovers(cluster: Cluster) -> None:
     carrier = cluster.carrier
     for plan in controller.installed:
         controller.uninstall(plan)
-    lost = carrier.health.switches if hasattr(carrier, "health") else set()
+    lost = carrier.reach.switches if hasattr(carrier, "reach") else set()
     for switch, entries in controller.read(wildcards(PLAN_TABLES)).items():
         assert not entries or switch in lost, f"{switch} keeps {len(entries)} entries: {entries[0]}"
     for switch in controller.topology.switches:

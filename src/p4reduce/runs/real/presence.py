@@ -443,10 +443,6 @@ class Presence(Closable):
         self.leases = Leases(REAL_LEASE, (), 0)
         self.term = 0
         """Term of the last question to the members."""
-        self.array: FloatArray | None = None
-        self.failed: str | None = None
-        """Error of the result that a member was asked to give, or None."""
-        self._holder: int | None = None
         self._events: list[Event] = []
         self._closed = False
         self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -477,13 +473,14 @@ class Presence(Closable):
         """End a wait when this socket becomes readable; the caller of the wait reads it."""
         self._selector.register(events, selectors.EVENT_READ, lambda: None)
 
-    def wake_at_end(self, pid: int) -> None:
-        """End a wait when a process ends."""
+    def wake_at_end(self, pid: int, then: Callable[[], None] = lambda: None) -> None:
+        """End a wait when a process ends, and call ``then``."""
         pidfd = os.pidfd_open(pid)
 
         def ended() -> None:
             self._selector.unregister(pidfd)
             os.close(pidfd)
+            then()
 
         self._selector.register(pidfd, selectors.EVENT_READ, ended)
 
@@ -504,14 +501,7 @@ class Presence(Closable):
             self.seen.append(RankState(process, process, member=member))
             return
         self.seen.append(RankState(process, Signs(process.pid), member=member))
-        pidfd = os.pidfd_open(process.pid)
-
-        def ended() -> None:
-            self._selector.unregister(pidfd)
-            os.close(pidfd)
-            self._process_ended(rank)
-
-        self._selector.register(pidfd, selectors.EVENT_READ, ended)
+        self.wake_at_end(process.pid, lambda: self._process_ended(rank))
 
     def note_end(self, rank: int) -> None:
         """Note that a rank's process on another machine has ended. May be called from any thread."""
@@ -538,16 +528,11 @@ class Presence(Closable):
         events, self._events = self._events, []
         return events
 
-    def request_array(self, holder: int) -> None:
-        """Expect the array of a stopped member that is about to be asked for its last result."""
-        self.array, self._holder = None, holder
-        if (control := self.seen[holder].control) is not None:
-            control.asked += 1
-
     def tell(self, members: Iterable[int], message: Message) -> None:
         """Send a message to each of the members that has connected."""
         for member in members:
             if (control := self.seen[member].control) is not None:
+                control.asked += "give" in message
                 control.send(message)
 
     def replace(self, rank: int) -> None:
@@ -657,9 +642,7 @@ class Presence(Closable):
                 seen.finished = finished
                 return Answered(rank, term, SurvivorAnswer(finished, contributors, operation, root))
             case ArrayMessage(term, failed):
-                if term == self.term and rank == self._holder:
-                    self.array, self.failed, self._holder = array, failed, None
-                return Answered(rank, term, None)
+                return Answered(rank, term, None, None if array is None else (array, failed))
 
     def out_of_turn(self, rank: int, why: str) -> None:
         """Exclude a rank after an invalid message; the others go on without it."""

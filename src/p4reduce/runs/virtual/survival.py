@@ -79,7 +79,7 @@ class CollectiveAttempts:
         """When the last rank began, picoseconds."""
         self._spread = False
         self._arrays: dict[int, FloatArray] = {}
-        self._contributors = carrier.members
+        self._contributors = carrier.agreement.members
         self._before: list[tuple[int, int]] = []
         self._beyond = False
         carrier._host_of = carrier.hosts
@@ -87,7 +87,7 @@ class CollectiveAttempts:
     @property
     def living(self) -> list[int]:
         """Return the ranks that take part and are alive, whether deaths are known or not; with the server."""
-        return self.living_of(self._carrier.members)
+        return self.living_of(self._carrier.agreement.members)
 
     def living_of(self, members: Iterable[int]) -> list[int]:
         """Return those of ``members`` that are alive, and the server if it takes part."""
@@ -116,13 +116,13 @@ class CollectiveAttempts:
         carrier, first = self._carrier, self.first
         if first.operation in SERVED and len(carrier.everybody) not in self.calls:
             raise CollectiveError(f"{first.operation}: the server takes no part")
-        if len(carrier.members) == 1:
+        if len(carrier.agreement.members) == 1:
             self.attempt(None, spread=False)
             return
         job = carrier.job_of(first.operation, first.root)
         if job is None:
             try:
-                coming = carrier.plan_for(first.operation, first.root, carrier.members)
+                coming = carrier.plan_for(first.operation, first.root, carrier.agreement.members)
             except ClusterError as error:
                 if carrier.is_main(first.operation):
                     raise  # the group has no tree any more
@@ -141,7 +141,7 @@ class CollectiveAttempts:
         self.posted = set()
         self._arrays = {}
         if not spread:
-            self._contributors = self._carrier.members
+            self._contributors = self._carrier.agreement.members
             self._beyond &= self.held
         for rank in self.living:
             if rank in self.done and not spread:
@@ -154,7 +154,7 @@ class CollectiveAttempts:
                 self._arrays[rank] = call.array
         if spread:
             self._prepare_spread()
-        if job is None and len(self._carrier.members) == 1 and self.living:
+        if job is None and len(self._carrier.agreement.members) == 1 and self.living:
             rank = self.living[0]
             self._settle(rank, max(self.calls[rank].start_ps, self._network.now))
         self.post_due()
@@ -234,7 +234,7 @@ class CollectiveAttempts:
             every = [self._network.status(self._carrier._endpoint(job, call)) for job, _ in self.parts]
             for status in every:
                 if status.state is EndpointState.FAILED or status.error is not None:
-                    raise CollectiveError(f"{self.first.operation}: {self._carrier.host_of(rank)}: {status.error}")
+                    raise CollectiveError(f"{self.first.operation}: {self._carrier.hosts[rank]}: {status.error}")
             if all(status.state is not EndpointState.ACTIVE for status in every):
                 # A rank that gets this result from another rank gets its error, too.
                 held = any(now.saturated > before for now, (_, before) in zip(every, self._before, strict=True))
@@ -298,6 +298,7 @@ class Survival:
         self._network = carrier.network
         self._health = carrier.health
         self._agreement = carrier.agreement
+        self._agreement.blamed = self._blamed
         self._check = check
         self._attempts = CollectiveAttempts(carrier, calls)
         self._calls = self._attempts.calls
@@ -351,7 +352,7 @@ class Survival:
             times += [max(now, self._calls[rank].start_ps) for rank in self._attempts.unposted]
         if not self._carrier.changing and whole:
             times.append(max(now, self._looks_at_ps))
-        times += [at_ps for at_ps in (self._health.next_ps(now), self._agreement.wakes) if at_ps is not None]
+        times += [] if (at_ps := self._health.next_ps(now)) is None else [at_ps]
         return min(times, default=None)
 
     @property
@@ -376,7 +377,7 @@ class Survival:
 
     def _silence(self, rank: int) -> None:
         """Silence a host that has died, so that it sends nothing any more."""
-        self._carrier.pause(self._carrier.host_of(rank))
+        self._carrier.pause(self._carrier.hosts[rank])
 
     # --- events that the coordinator learns of
 
@@ -395,7 +396,12 @@ class Survival:
     def _hear(self, *events: Event) -> None:
         """Report events to the agreement, with signs of life of all living members, and carry out its actions."""
         alive = agreement.Alive([member for member in self._agreement.leases.alive if member not in self._health.dead])
-        for action in self._agreement.on(self._network.now, alive, *events):
+        self._health.again_ps = None
+        try:
+            actions = self._agreement.on(self._network.now, alive, *events)
+        except CollectiveError as error:
+            raise CollectiveError(f"{self._first.operation} #{self._first.iteration}: {error}") from None
+        for action in actions:
             self._do(action)
         if not self._agreement.survivors:
             dead = self._agreement.leases.dead
@@ -411,19 +417,27 @@ class Survival:
             seqs = {seq & 0xFFFFFFFF for at, seq in oldest if at == place and seq != SERVER_WAITS}
             if job.plan.in_network:
                 names |= self._carrier.switches.controller.out_of_turn(job.plan, seqs, pulls=pulls)
-        out_of_turn = [member for member in self._carrier.members if self._carrier.everybody[member] in names]
+        out_of_turn = [member for member in self._carrier.agreement.members if self._carrier.everybody[member] in names]
         for member in out_of_turn:
             self._silence(member)
         return [agreement.ProcessEnded(member, OUT_OF_TURN) for member in out_of_turn]
 
     def _blamed(self, asked: Collection[int]) -> set[int]:
+        """Return the members that others wait for; if others' leases have run out, look for these again later."""
+        now = self._network.now
+        # All wait for the answers of those who are asked.
+        named = set(self._health.dead) if asked and self._due is None else self._named()
+        if set(self._agreement.leases.expired(now)) - named:
+            self._health.ask_again(now, patient=bool(self._attempts.unposted))
+        return named
+
+    def _named(self) -> set[int]:
         """Return the members that the operation waits for, by the slots of its tree; all members for other plans."""
-        members = self._carrier.members
-        if asked and self._due is None:
-            return set(self._health.unknown(members))  # all wait for their answers
+        members = self._agreement.members
         silent: set[int] = set()
         if self._stopped_ps is not None and self._network.now >= self._stopped_ps + CONTROL_LATENCY_PS:
-            silent = self._health.died_before(self._stopped_ps)  # they have not answered the first request
+            # They have not answered the first request.
+            silent = {rank for rank, died_ps in self._health.dead.items() if died_ps < self._stopped_ps}
         if not self._attempts.posted:
             return silent
         oldest = self._attempts.oldest_missing() if self._stopped_ps is None else self._oldest
@@ -445,11 +459,6 @@ class Survival:
 
     def _do(self, action: agreement.Action) -> None:
         match action:
-            case agreement.Blame(asked):
-                now, named = self._network.now, self._blamed(asked)
-                left = set(self._agreement.leases.expired(now)) - named
-                patient = bool(self._attempts.unposted)
-                self._hear(agreement.BlamedMembers(named, self._health.again(now, patient=patient) if left else None))
             case Tell(members, "hold", int(term)):  # they heard of it before they called
                 self._hear(*(agreement.Beat(member, self._first.iteration, True, term, True) for member in members))
             case Tell(_, "prepare"):
@@ -457,18 +466,15 @@ class Survival:
             case Tell((holder,), "give", int(term)):  # the next tree carries it
                 self._hear(Answered(holder, term, None))
             case Tell((member,), "refused"):
-                self._health.refuse(member)
-            case agreement.Install(epoch, decision):
-                self._install(epoch, decision)
+                self._health.came.pop(member, None)
+            case agreement.Install(decision):
+                self._install(decision)
             case agreement.Abandon() if self._carrier.coming is not None:
                 for plan in self._carrier.coming:
                     self._carrier.uninstall(plan)
                 self._carrier.coming = None
-            case agreement.Commit(decision, _, (_, noticed)):
+            case agreement.Commit(decision, _, _, (_, noticed)):
                 self._commit(decision, noticed)
-            case agreement.Abort(lost, cause):
-                reason = "; ".join(f"rank {rank} {why}" for rank, why in lost.items()) or f"its tree is lost: {cause}"
-                raise CollectiveError(f"{self._first.operation} #{self._first.iteration}: {reason}")
 
     def _ask(self) -> None:
         """Schedule the request to survivors and their answers; members that stopped for a join need no request."""
@@ -504,14 +510,15 @@ class Survival:
                 events.append(Answered(member, term, answer))
         self._hear(*events)
 
-    def _install(self, epoch: int, decision: MembershipDecision) -> None:
+    def _install(self, decision: MembershipDecision) -> None:
         """Install the next tree beside the old one: one latency until it stands, one until survivors are told."""
         carrier, attempts, first = self._carrier, self._attempts, self._first
         living = attempts.living_of(decision.after)
         mesh = carrier.experiment.plan == "all-to-all"
         try:
             if decision.joined:
-                self._health.take_in(decision.joined)
+                for member in decision.joined:  # from now on they send heartbeats
+                    self._health.came.pop(member, None)
                 carrier.coming = carrier.plan_for("all_to_all" if mesh else "all_reduce", 0, decision.after)
             elif (
                 len(decision.after) > 1
@@ -524,9 +531,9 @@ class Survival:
                     "all_reduce" if spread else first.operation, first.root, decision.after
                 )
         except ClusterError as error:
-            self._hear(Built(epoch, str(error)))
+            self._hear(Built(decision.epoch, str(error)))
             return
-        self._due = self._network.now + 2 * CONTROL_LATENCY_PS, lambda: self._hear(Built(epoch))
+        self._due = self._network.now + 2 * CONTROL_LATENCY_PS, lambda: self._hear(Built(decision.epoch))
 
     def _raises(self, decision: MembershipDecision) -> bool:
         """Return whether this collective is not done."""
@@ -556,7 +563,7 @@ class Survival:
     def _finish(self) -> None:
         carrier = self._carrier
         for rank, call in self._calls.items():
-            if rank in self._health.dead or (rank < len(carrier.everybody) and rank not in carrier.members):
+            if rank in self._health.dead or (rank < len(carrier.everybody) and rank not in carrier.agreement.members):
                 why = self._agreement.leases.dead.get(rank, "has died")
                 call.error = ExcludedError(f"rank {rank} {why}: it is no member any more")
             elif self._raised:

@@ -55,15 +55,9 @@ class SurvivingCarrier(Carrier):
         self.on_failure: OnFailure = experiment.on_failure
         self.journal = Journal()
         leases = Leases(VIRTUAL_LEASE, range(len(workers)), 0)
-        self.health = Health(
-            topology,
-            self.everybody,
-            incidents,
-            leases,
-            members=len(workers),
-            faults=link_faults(experiment.faults) if faults is None else faults,
-        )
-        self.reach = Reach(topology, self.everybody, self.health.links, self.health.switches)
+        self.reach = Reach(topology, self.everybody)
+        whole = link_faults(experiment.faults) if faults is None else faults
+        self.health = Health(topology, self.everybody, incidents, leases, self.reach, len(workers), whole)
         self.agreement = Agreement(range(len(workers)), leases, self, self.on_failure)
         self.coming: Coming | None = None
         """trees that are being installed beside the present ones, or None"""
@@ -89,11 +83,6 @@ class SurvivingCarrier(Carrier):
             faults=faults,
             congestion=congestion,
         )
-
-    @property
-    def members(self) -> tuple[int, ...]:
-        """Return the ranks that are in the group now."""
-        return self.agreement.members
 
     # --- calls of the group
 
@@ -136,12 +125,8 @@ class SurvivingCarrier(Carrier):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Return the hosts of all ranks, then the server's."""
+        """Return the hosts of all ranks, then that of the server, whose rank follows the last."""
         return (*self.everybody, *([] if self.server is None else [self.server]))
-
-    def host_of(self, rank: int) -> str:
-        """Return the host of a rank, or of the server (the rank after the last)."""
-        return self.hosts[rank]
 
     # --- members and trees
 
@@ -204,7 +189,7 @@ class SurvivingCarrier(Carrier):
 
     def uninstall(self, plan: Plan) -> None:
         """Remove a plan from the switches that are up."""
-        self.switches.controller.uninstall(plan, self.health.switches)
+        self.switches.controller.uninstall(plan, self.reach.switches)
 
     def plan_for(self, operation: str, root: int, members: Sequence[int]) -> Coming:
         """Plan and install the trees that carry an operation among ``members``, in its next epoch.
