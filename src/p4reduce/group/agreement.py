@@ -21,7 +21,7 @@ from typing import Final, Literal, Protocol
 
 from p4reduce.group.backend import FloatArray
 from p4reduce.group.errors import ClusterError, CollectiveError, FallenApartError
-from p4reduce.group.membership import Leases, MembershipDecision, OnFailure, Reach, SurvivorAnswer, cannot_redo, decide
+from p4reduce.group.membership import Leases, MembershipDecision, OnFailure, Outcome, Reach, SurvivorAnswer, cannot_redo
 
 PARTED: Final = "ended its connection"
 
@@ -39,13 +39,6 @@ class Joined:
 
 
 @dataclass(frozen=True)
-class Alive:
-    """Signs of life have come from these members."""
-
-    members: Collection[int]
-
-
-@dataclass(frozen=True)
 class Beat:
     """A member's heartbeat."""
 
@@ -58,13 +51,6 @@ class Beat:
     """term of the last ``hold`` that it has received, or None"""
     rests: bool
     """whether the operation that it has called has not begun yet"""
-
-
-@dataclass(frozen=True)
-class Unheard:
-    """Time (in the unit of the leases) during which the coordinator did not read its connections."""
-
-    time: int
 
 
 @dataclass(frozen=True)
@@ -116,7 +102,7 @@ class Built:
     known_by: int | None = None
 
 
-Event = Joined | Alive | Beat | Unheard | ProcessEnded | Left | Damaged | Answered | Built
+Event = Joined | Beat | ProcessEnded | Left | Damaged | Answered | Built
 
 # Actions: what the driver has to do, in this order.
 
@@ -276,13 +262,8 @@ class Agreement:
         match event:
             case Joined(member):
                 self._join(member, now)
-            case Alive(members):
-                for member in members:
-                    self.leases.heard(member, now)
             case Beat(member):
                 self._beats[member] = event
-            case Unheard(time):
-                self.leases.postpone(time)
             case ProcessEnded(member, reason, known_by):
                 self._end(member, reason, known_by, now)
             case Left(member, finished):
@@ -315,20 +296,14 @@ class Agreement:
     def _end(self, member: int, reason: str, known_by: int | None, now: int) -> None:
         """Note the end of a member, or of a newcomer, which the members are not told of."""
         if self.leases.dead.get(member) == PARTED:
-            self.leases.explain(member, reason)
+            self.leases.dead[member] = reason
             self._ending.pop(member, None)
         elif member in self.members and member not in self._left:
-            if self._bury(member, reason, now):
+            if self.leases.ended(member, reason):
                 self._ending |= {} if known_by is None else {member: known_by}
                 self._news.append((now, reason))
         elif not self.leases.knows(member):
             self._withdraw(member, reason)
-
-    def _bury(self, member: int, reason: str, now: int) -> bool:
-        """Note that a member is dead, even if it never connected; return whether that is news."""
-        if not self.leases.knows(member):
-            self.leases.join(member, now)
-        return self.leases.ended(member, reason)
 
     def _withdraw(self, member: int, reason: str) -> None:
         self.newcomers = tuple(newcomer for newcomer in self.newcomers if newcomer != member)
@@ -359,7 +334,7 @@ class Agreement:
         if cut and self._ground.may_return:
             return
         for member in cut:
-            self._bury(member, lost[member], now)
+            self.leases.ended(member, lost[member])
             self._tell((member,), "excluded", lost[member])
         stopped = self.phase in {AgreementPhase.INSTALLING, AgreementPhase.GIVING}
         concerned = self._ground.damaged or (lost.keys() != self._lost.keys() if stopped else bool(lost))
@@ -402,23 +377,47 @@ class Agreement:
             self._welcome(now)
         if self.phase is AgreementPhase.REST and self.survivors:
             self._look_for_left(now)
-            self._release()
+            if self._have_left and not self._released:  # they may exit
+                self._released = True
+                self._tell(self.survivors, "released", True)
 
     def _install(self) -> None:
-        whole = not any(cannot_redo(answer.operation, answer.root, self._lost) for answer in self._answers.values())
+        """Have the tree installed that follows from the answers of all survivors."""
+        answers, lost = self._answers, self._lost
+        left = tuple(member for member in self.members if member not in lost)
+        joined = self._joining()
+        finished = {member: answers[member].finished for member in left}
+        operation, most = min(finished.values()), max(finished.values())
+        if most > operation + 1:
+            ahead = max(left, key=finished.__getitem__)
+            raise ClusterError(
+                f"rank {ahead} has finished {most} operations, another one {operation}: none is two ahead"
+            )
+        holders = [member for member in left if finished[member] == operation + 1]
+        contributors = {answers[member].contributors for member in holders}
+        if len(contributors) > 1:
+            raise ClusterError(
+                f"operation {operation}: survivors have results of different members: {sorted(contributors)}"
+            )
+        whole = not any(cannot_redo(answer.operation, answer.root, lost) for answer in answers.values())
+        redo = not lost or (self._on_failure == "shrink" and whole)
+        outcome: Outcome = "kept" if holders else "redone" if redo and not joined else "raised"
         self.epoch += 1
-        decision = decide(
-            self._answers,
-            before=self.members,
-            lost=self._lost,
-            term=self.term,
-            epoch=self.epoch,
-            redo=not self._lost or (self._on_failure == "shrink" and whole),
+        self._decision = MembershipDecision(
+            self.term,
+            self.epoch,
+            operation,
+            outcome,
+            self.members,
+            (*left, *joined),
+            contributors.pop() if holders else left if outcome == "redone" else (),
+            holders[0] if holders else None,
+            dict(lost),
+            joined=joined,
             cause="; ".join(cause for _, cause in self._causes if cause),
-            joined=self._joining(),
         )
-        self._decision, self._tree, self._explained, self.phase = decision, None, False, AgreementPhase.INSTALLING
-        self._actions.append(Install(decision))
+        self._tree, self._explained, self.phase = None, False, AgreementPhase.INSTALLING
+        self._actions.append(Install(self._decision))
 
     def _joining(self) -> tuple[int, ...]:
         """Return the newcomers to admit now that members have stopped: none if a member is ahead or has not called."""
@@ -527,9 +526,3 @@ class Agreement:
                 if finished == beat.finished:
                     waits = f"operation {beat.finished}: rank {member} waits for rank {other}"
                     raise CollectiveError(f"{waits}, which left the group")
-
-    def _release(self) -> None:
-        """Tell the survivors, once, that all have left and that they may exit."""
-        if self._have_left and not self._released:
-            self._released = True
-            self._tell(self.survivors, "released", True)

@@ -43,28 +43,24 @@ class Leases:
     def __init__(self, lease: Lease, members: Iterable[int], now: int) -> None:
         self._lease = lease
         self._until = dict.fromkeys(members, now + lease.term)
-        self._dead: dict[int, str] = {}
-
-    @property
-    def dead(self) -> dict[int, str]:
-        """Return the dead members, with the reason."""
-        return dict(self._dead)
+        self.dead: dict[int, str] = {}
+        """Dead members, with the reason."""
 
     @property
     def alive(self) -> tuple[int, ...]:
         """Return the members that are not dead, including slow ones."""
-        return tuple(member for member in self._until if member not in self._dead)
+        return tuple(member for member in self._until if member not in self.dead)
 
     def heard(self, member: int, now: int) -> bool:
         """Extend a member's lease; return False if it is dead or was never a member, and must end."""
-        if member not in self._until or member in self._dead:
+        if member not in self._until or member in self.dead:
             return False
         self._until[member] = max(self._until[member], now + self._lease.term)
         return True
 
     def knows(self, member: int) -> bool:
         """Return whether this rank is or was a member."""
-        return member in self._until
+        return member in self._until or member in self.dead
 
     def join(self, member: int, now: int) -> None:
         """Add a member. Raises ``ValueError`` if the rank is or was a member."""
@@ -77,16 +73,10 @@ class Leases:
         self._until = {member: until + by for member, until in self._until.items()}
 
     def ended(self, member: int, reason: str) -> bool:
-        """Note that a member's process or connection has ended; return whether that is news."""
-        if member not in self._until or member in self._dead:
-            return False
-        self._dead[member] = reason
-        return True
-
-    def explain(self, member: int, reason: str) -> None:
-        """Replace the reason of a dead member's end, now that more is known."""
-        if member in self._dead:
-            self._dead[member] = reason
+        """Note that a member, which may have had no lease yet, has ended; return whether that is news."""
+        news = member not in self.dead
+        self.dead.setdefault(member, reason)
+        return news
 
     def runs_out(self, member: int) -> int:
         """Return the time at which a member's lease runs out."""
@@ -101,7 +91,7 @@ class Leases:
         accused = tuple(member for member in self.expired(now) if member in named)
         silence = "said nothing for its lease, and others waited for it"
         for member in accused:
-            self._dead[member] = silence
+            self.dead[member] = silence
         return accused
 
 
@@ -178,49 +168,6 @@ class MembershipDecision:
         more = f", with {len(self.joined)} more" if self.joined else ""
         reasons = "; ".join(news) or self.cause
         return f"{reasons}: {left} of {len(self.before)} go on{more}; operation {self.operation} {what}"
-
-
-def decide(
-    answers: Mapping[int, SurvivorAnswer],
-    *,
-    before: tuple[int, ...],
-    lost: Mapping[int, str],
-    term: int,
-    epoch: int,
-    redo: bool = True,
-    cause: str = "",
-    joined: tuple[int, ...] = (),
-) -> MembershipDecision:
-    """Return the decision that follows from the answers of all survivors. ``redo``: False if callers want an error.
-
-    joined: newcomers; if there are any, the operation is not done, and all call it again. Raises ``ClusterError`` if no
-    member survives, if an answer is missing, or if answers contradict each other.
-    """
-    left = tuple(member for member in before if member not in lost)
-    if not left:
-        raise ClusterError("no rank survived: " + "; ".join(f"rank {member} {why}" for member, why in lost.items()))
-    missing = [member for member in left if member not in answers]
-    if missing:
-        raise ClusterError(f"rank {missing[0]} has not said what it has finished")
-    finished = {member: answers[member].finished for member in left}
-    operation, most = min(finished.values()), max(finished.values())
-    if most > operation + 1:
-        ahead = max(left, key=finished.__getitem__)
-        raise ClusterError(f"rank {ahead} has finished {most} operations, another one {operation}: none is two ahead")
-    holder = next((member for member in left if finished[member] == operation + 1), None)
-    if joined and holder is not None:
-        raise ClusterError(f"rank {joined[0]} joins in operation {operation}, which rank {holder} has finished")
-    outcome: Outcome = "kept" if holder is not None else "redone" if redo and not joined else "raised"
-    contributors = {"redone": left, "raised": ()}.get(outcome, ())
-    if holder is not None:
-        contributors = answers[holder].contributors
-        others = {answers[member].contributors for member in left if finished[member] == operation + 1}
-        if len(others) > 1:
-            raise ClusterError(f"operation {operation}: survivors have results of different members: {sorted(others)}")
-    after = (*left, *joined)
-    return MembershipDecision(
-        term, epoch, operation, outcome, before, after, contributors, holder, dict(lost), joined=joined, cause=cause
-    )
 
 
 def cannot_redo(operation: str | None, root: int, lost: Collection[int]) -> bool:

@@ -344,7 +344,7 @@ class World:
         elif what == "jump":
             gap = rng.choice((LEASE, 10 * LEASE))
             self.now += gap
-            self.feed(made.Unheard(gap))
+            self.agreement.leases.postpone(gap)
 
     def kill(self, model: Model) -> None:
         rng = self.rng

@@ -23,7 +23,7 @@ import numpy as np
 
 from p4reduce.base.records import RecordError, from_plain
 from p4reduce.group import remote
-from p4reduce.group.agreement import PARTED, Alive, Answered, Beat, Event, Joined, Left, ProcessEnded, Unheard
+from p4reduce.group.agreement import PARTED, Answered, Beat, Event, Joined, Left, ProcessEnded
 from p4reduce.group.backend import FloatArray
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.membership import REAL_LEASE, Leases, SurvivorAnswer
@@ -433,7 +433,7 @@ class RankState:
 class Presence(Closable):
     """The processes and connections of all ranks. Use as a context manager, from one thread.
 
-    ``leases`` belong to an agreement, which ends them; this class only reads them.
+    ``leases`` belong to an agreement, which ends them; this class extends them.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -521,10 +521,12 @@ class Presence(Closable):
             self._posted.get()()
         now = time.monotonic_ns()
         if self._looked_ns is not None and (gap := now - self._looked_ns) > LATE:
-            self._events.append(Unheard(gap))  # this process stood still, as others may have
+            self.leases.postpone(gap)  # this process stood still, as others may have
         self._looked_ns = now
         quiet = self.leases.expired(now + REAL_LEASE.term - QUIET * REAL_LEASE.beat)
-        self._events += [Alive([member]) for member in quiet if self.seen[member].signs.seen()]
+        for member in quiet:
+            if self.seen[member].signs.seen():
+                self.leases.heard(member, now)
         events, self._events = self._events, []
         return events
 
@@ -603,12 +605,11 @@ class Presence(Closable):
             return
         self._strangers.remove(control)
         self.seen[rank].control = control
-        self._selector.modify(control.connection, selectors.EVENT_READ, lambda: self._hear(rank, control))
+        self._selector.modify(
+            control.connection, selectors.EVENT_READ, lambda: self._handle(rank, self._messages(control, rank))
+        )
         self._events.append(Joined(rank))
         self._handle(rank, messages[1:])
-
-    def _hear(self, rank: int, control: Control) -> None:
-        self._handle(rank, self._messages(control, rank))
 
     def _handle(self, rank: int, messages: Sequence[tuple[Message, FloatArray | None]]) -> None:
         seen = self.seen[rank]

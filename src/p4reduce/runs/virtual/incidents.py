@@ -7,19 +7,22 @@ switch's restart is known at the controller's next look (``LOOK_PS``), and at on
 joins tells the coordinator, which tells the members; an earlier rank of that host has ended then.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from p4reduce.control_plane.fleet import LOOK_MS
 from p4reduce.group.agreement import Damaged, Event, ProcessEnded
 from p4reduce.group.errors import ClusterError
-from p4reduce.group.membership import VIRTUAL_LEASE, Leases, Reach
-from p4reduce.network.virtual import Faults, VirtualNetwork
+from p4reduce.group.membership import VIRTUAL_LEASE
+from p4reduce.network.virtual import Faults
 from p4reduce.runs.jobs import CONTROL_LATENCY_PS
-from p4reduce.topologies import Topology
+from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.topologies.optical import Ends, is_down
+
+if TYPE_CHECKING:
+    from p4reduce.runs.virtual.surviving import SurvivingCarrier
 
 Kind = Literal["process", "host", "switch", "link", "join", "restart"]
 LOOK_PS: Final = VIRTUAL_LEASE.term * LOOK_MS // 1000
@@ -72,29 +75,23 @@ def joining(incidents: Iterable[Incident]) -> tuple[str, ...]:
 class Health:
     """The true state of members, switches and links, and when the coordinator learns of it.
 
-    hosts: of all ranks (first the ``members`` of the start, then those that join, in order). leases: of the members
-    that the coordinator knows. reach: the damage that it knows. faults: of intact links.
+    ``faults``: of intact links.
     """
 
     def __init__(
         self,
-        topology: Topology,
-        hosts: Sequence[str],
+        carrier: "SurvivingCarrier",
         incidents: Iterable[Incident],
-        leases: Leases,
-        reach: Reach,
-        members: int,
-        faults: Faults | Mapping[Hop, Faults] = _WHOLE,
+        faults: Faults | Mapping[Hop, Faults],
     ) -> None:
-        self._topology, self._leases, self._reach, self._faults = topology, leases, reach, faults
-        self._newest = members
-        self._at = {host: rank for rank, host in enumerate(hosts[:members])}
+        self._carrier, self._faults = carrier, faults
+        self._topology, self._leases, self._reach = carrier.topology, carrier.agreement.leases, carrier.reach
+        self._newest = len(carrier.workers)
+        self._at = {host: rank for rank, host in enumerate(carrier.workers)}
         """rank of the last process that began at each host"""
         self._broken: tuple[set[Ends], set[str]] = set(), set()
         """links and switches that are down, known or not"""
         self._agenda = sorted(incidents, key=lambda incident: incident.at_ps)
-        for incident in self._agenda:
-            incident.check(topology, hosts)
         self.dead: dict[int, int] = {}
         """Ranks that have died, known or not, with the time."""
         self.came: dict[int, int] = {}
@@ -128,35 +125,31 @@ class Health:
         times += [runs_out for runs_out in ends if runs_out > now]
         return max(now, min(times)) if times else None
 
-    def happen(self, network: VirtualNetwork, silence: Callable[[int], None], restart: Callable[[str], None]) -> None:
-        """Apply the incidents that are due by now to the network.
-
-        silence: stops a rank's endpoints. restart: makes a switch lose what was installed.
-        """
-        while self._agenda and self._agenda[0].at_ps <= network.now:
+    def happen(self) -> None:
+        """Apply the incidents that are due by now to the network."""
+        while self._agenda and self._agenda[0].at_ps <= self._carrier.now:
             incident = self._agenda.pop(0)
             match incident.kind:
                 case "join":  # an earlier process there ends with all its connections
-                    self._end(incident, "was started anew", silence)
+                    self._end(incident, "was started anew")
                     self._at[incident.what] = self._newest
                     self.came[self._newest] = incident.at_ps + CONTROL_LATENCY_PS
                     self._newest += 1
-                    self._mend(network, incident.what)
+                    self._mend(incident.what)
                 case "process" | "host":
-                    if self._end(incident, "was killed" if incident.kind == "process" else "fell silent", silence):
-                        self._cut(network, incident)
+                    if self._end(incident, "was killed" if incident.kind == "process" else "fell silent"):
+                        self._cut(incident)
                 case "link":
                     self._broken[0].add(incident.ends)
                     self._news.append((incident.at_ps + CONTROL_LATENCY_PS, incident))
-                    self._cut(network, incident)
+                    self._cut(incident)
                 case "restart" if not incident.away_ps or incident.what in self._broken[1]:
-                    restart(incident.what)
-                    self._start(network, incident)
+                    self._restart(incident)
                 case _:
                     self._lose(incident)
-                    self._cut(network, incident)
+                    self._cut(incident)
 
-    def _end(self, incident: Incident, reason: str, silence: Callable[[int], None]) -> bool:
+    def _end(self, incident: Incident, reason: str) -> bool:
         """End the last process at a host; return False if no member or rank being admitted was running there."""
         rank, at_ps = self._at.get(incident.what), incident.at_ps
         if rank is None or (rank in self.dead and incident.kind != "join"):
@@ -170,7 +163,7 @@ class Health:
         else:
             self.dead.pop(rank, None)  # a host that fell silent closes its connection as it starts anew
             self.die(rank, at_ps, reason)
-        silence(rank)
+        self._carrier.pause(incident.what)
         return True
 
     def _lose(self, incident: Incident) -> None:
@@ -184,37 +177,44 @@ class Health:
             self._agenda.sort(key=lambda incident: incident.at_ps)
         self._broken[1].add(incident.what)
 
-    def _start(self, network: VirtualNetwork, incident: Incident) -> None:
-        """Take a restarted switch back; the controller looks at it at once if it has to open its stream again."""
+    def _restart(self, incident: Incident) -> None:
+        """Restart a switch; the controller looks at it at once if it has to open its stream again."""
         switch, at_ps = incident.what, incident.at_ps
+        self._carrier.switches.restart(switch)
         looks_ps = at_ps if switch in self._broken[1] else (at_ps // LOOK_PS + 1) * LOOK_PS
         self._broken[1].discard(switch)
         self._news.append((looks_ps + CONTROL_LATENCY_PS, None))
-        self._mend(network, switch)
+        self._mend(switch)
 
-    def _cut(self, network: VirtualNetwork, incident: Incident) -> None:
+    def _cut(self, incident: Incident) -> None:
         """Cut a link, or all links of a node."""
         for link in self._topology.links:
             ends = frozenset((link.a, link.b))
             if incident.what in ends if incident.kind != "link" else incident.ends == ends:
-                for hop in ((link.a, link.port_a), (link.b, link.port_b)):
-                    network.set_faults(hop, _CUT)
+                self._set_faults(link, _CUT)
 
-    def _mend(self, network: VirtualNetwork, node: str) -> None:
+    def _mend(self, node: str) -> None:
         """Restore a node's links, except those that are down or lead to a node that is down."""
         down = is_down(*self._broken)
         silent = {host for host, rank in self._at.items() if rank in self.dead}
         for link in self._topology.links:
             if node in (link.a, link.b) and not silent & {link.a, link.b} and not down(link):
-                for hop in ((link.a, link.port_a), (link.b, link.port_b)):
-                    whole = self._faults if isinstance(self._faults, Faults) else self._faults.get(hop, _WHOLE)
-                    network.set_faults(hop, whole)
+                self._set_faults(link, self._faults)
 
-    def heard_of(self, now: int, look: Callable[[], Collection[str]]) -> list[Event]:
-        """Return the events that the coordinator has learned since the last call.
+    def _set_faults(self, link: Link, faults: Faults | Mapping[Hop, Faults]) -> None:
+        for hop in ((link.a, link.port_a), (link.b, link.port_b)):
+            own = faults if isinstance(faults, Faults) else faults.get(hop, _WHOLE)
+            self._carrier.network.fabric.set_faults(hop, own)
 
-        look: finds the switches that have restarted; the controller restores them.
-        """
+    def beat(self, now: int) -> None:
+        """Extend the leases of all living members."""
+        for member in self._leases.alive:
+            if member not in self.dead:
+                self._leases.heard(member, now)
+        self.again_ps = None
+
+    def heard_of(self, now: int) -> list[Event]:
+        """Return the events that the coordinator has learned since the last call."""
         events: list[Event] = []
         due = [news for known, news in self._news if known <= now]
         self._news = [news for news in self._news if news[0] > now]
@@ -229,7 +229,7 @@ class Health:
                     self._reach.switches.add(news.what)
                     events.append(Damaged(f"switch {news.what} has ended"))
                 case None:
-                    events += map(self._restarted, look())
+                    events += map(self._restarted, self._carrier.look())
         return events
 
     def _restarted(self, switch: str) -> Damaged:

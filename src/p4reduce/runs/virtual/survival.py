@@ -32,7 +32,7 @@ from p4reduce.group.membership import MembershipDecision, SurvivorAnswer
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.jobs.specs import PATIENCE_PS, exchanged
 from p4reduce.network.virtual import StopReason
-from p4reduce.runs.jobs import CONTROL_LATENCY_PS, Part, beyond_int32, check_blocks
+from p4reduce.runs.jobs import CONTROL_LATENCY_PS, MAIN_JOB, Part, beyond_int32, check_blocks
 from p4reduce.workers.records import EndpointState
 from p4switch.base.values import PS_PER_MS
 
@@ -119,12 +119,13 @@ class CollectiveAttempts:
         if len(carrier.agreement.members) == 1:
             self.attempt(None, spread=False)
             return
-        job = carrier.job_of(first.operation, first.root)
+        number = carrier.number_of(first.operation, first.root)
+        job = carrier._jobs.get(number)
         if job is None:
             try:
                 coming = carrier.plan_for(first.operation, first.root, carrier.agreement.members)
             except ClusterError as error:
-                if carrier.is_main(first.operation):
+                if number == MAIN_JOB:
                     raise  # the group has no tree any more
                 raise RefusedError(f"{first.operation} #{first.iteration}: {error}") from error
             self._network.advance(self._network.now + CONTROL_LATENCY_PS, check=check)
@@ -324,7 +325,7 @@ class Survival:
             if until is None and not watched and whole:
                 raise CollectiveError(f"{self._first.operation}: no rank is left that could carry it on")
             reason = self._network.advance(until, watch=watched if whole else (), check=self._check)
-            self._health.happen(self._network.fabric, self._silence, self._carrier.switches.restart)
+            self._health.happen()
             if self._stopped_ps is None:  # no member begins after it was told to stop
                 self._attempts.post_due()
                 self._attempts.collect()
@@ -366,7 +367,7 @@ class Survival:
         if not self._health.joins_by(begin):
             return False
         network.advance(begin, check=self._check)
-        self._health.happen(network.fabric, self._silence, self._carrier.switches.restart)
+        self._health.happen()
         newcomers = self._carrier.newcomers()
         if not newcomers:
             return False
@@ -375,16 +376,12 @@ class Survival:
         self._hear(*map(Joined, newcomers))
         return True
 
-    def _silence(self, rank: int) -> None:
-        """Silence a host that has died, so that it sends nothing any more."""
-        self._carrier.pause(self._carrier.hosts[rank])
-
     # --- events that the coordinator learns of
 
     def _proceed(self) -> None:
         """Take in the events that are known by now, and do what is due."""
         now = self._network.now
-        events = self._health.heard_of(now, self._carrier.look)
+        events = self._health.heard_of(now)
         if not events and not self._carrier.changing and not self._attempts.unposted and now >= self._looks_at_ps:
             self._look_again_ps = now + LONG_PS
             events = self._turn_out()
@@ -394,11 +391,10 @@ class Survival:
             arrives()
 
     def _hear(self, *events: Event) -> None:
-        """Report events to the agreement, with signs of life of all living members, and carry out its actions."""
-        alive = agreement.Alive([member for member in self._agreement.leases.alive if member not in self._health.dead])
-        self._health.again_ps = None
+        """Report events to the agreement, after signs of life of all living members; carry out its actions."""
+        self._health.beat(self._network.now)
         try:
-            actions = self._agreement.on(self._network.now, alive, *events)
+            actions = self._agreement.on(self._network.now, *events)
         except CollectiveError as error:
             raise CollectiveError(f"{self._first.operation} #{self._first.iteration}: {error}") from None
         for action in actions:
@@ -419,7 +415,7 @@ class Survival:
                 names |= self._carrier.switches.controller.out_of_turn(job.plan, seqs, pulls=pulls)
         out_of_turn = [member for member in self._carrier.agreement.members if self._carrier.everybody[member] in names]
         for member in out_of_turn:
-            self._silence(member)
+            self._carrier.pause(self._carrier.hosts[member])
         return [agreement.ProcessEnded(member, OUT_OF_TURN) for member in out_of_turn]
 
     def _blamed(self, asked: Collection[int]) -> set[int]:

@@ -6,16 +6,16 @@ from pathlib import Path
 
 from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.entries import P4Program, switches_on_paths
-from p4reduce.control_plane.plans import Plan, PlanRequest
+from p4reduce.control_plane.plans import Plan
 from p4reduce.group.agreement import Agreement
-from p4reduce.group.backend import SERVED, CollectiveCall, refuse_narrow
+from p4reduce.group.backend import CollectiveCall, refuse_narrow
 from p4reduce.group.errors import ClusterError, RefusedError
-from p4reduce.group.membership import VIRTUAL_LEASE, Journal, Leases, MembershipDecision, OnFailure, Reach
+from p4reduce.group.membership import VIRTUAL_LEASE, Journal, Leases, MembershipDecision, Reach
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.inputs import link_faults
-from p4reduce.runs.jobs import ALL_TO_ALL_JOB, FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB
+from p4reduce.runs.jobs import MAIN_JOB
 from p4reduce.runs.virtual.carrier import Carrier
 from p4reduce.runs.virtual.incidents import Health, Incident, joining
 from p4reduce.runs.virtual.survival import Restored, Survival
@@ -52,13 +52,23 @@ class SurvivingCarrier(Carrier):
     ) -> None:
         self.everybody = (*workers, *joining(incidents))
         """Hosts of all ranks: those of the start, then those that join."""
-        self.on_failure: OnFailure = experiment.on_failure
+        for incident in incidents:
+            incident.check(topology, self.everybody)
+        super().__init__(
+            experiment,
+            topology,
+            program,
+            workers=workers,
+            server=server,
+            capture=capture,
+            faults=faults,
+            congestion=congestion,
+        )
         self.journal = Journal()
-        leases = Leases(VIRTUAL_LEASE, range(len(workers)), 0)
         self.reach = Reach(topology, self.everybody)
-        whole = link_faults(experiment.faults) if faults is None else faults
-        self.health = Health(topology, self.everybody, incidents, leases, self.reach, len(workers), whole)
-        self.agreement = Agreement(range(len(workers)), leases, self, self.on_failure)
+        leases = Leases(VIRTUAL_LEASE, range(len(workers)), 0)
+        self.agreement = Agreement(range(len(workers)), leases, self, experiment.on_failure)
+        self.health = Health(self, incidents, link_faults(experiment.faults) if faults is None else faults)
         self.coming: Coming | None = None
         """trees that are being installed beside the present ones, or None"""
         self.changing = False
@@ -73,16 +83,6 @@ class SurvivingCarrier(Carrier):
         self._stopped = False
         self._deaths: list[tuple[int, int, str]] = []
         self._left: list[EndpointStatus] = []
-        super().__init__(
-            experiment,
-            topology,
-            program,
-            workers=workers,
-            server=server,
-            capture=capture,
-            faults=faults,
-            congestion=congestion,
-        )
 
     # --- calls of the group
 
@@ -199,14 +199,16 @@ class SurvivingCarrier(Carrier):
         workers = tuple(self.everybody[member] for member in members)
         plans: list[Plan] = []
         try:
-            requests = self._requests_for(operation, root, workers)
+            place = self._place(operation, root, workers, self.everybody)
+            view = self.reach.view
+            requests = self._tree_requests(view, workers) if place is None else [self._request(*place)]
             first = requests[0]
             epoch = self._epochs[first.job] = self._epochs.get(first.job, -1) + 1
             server = first.server or (self.server if first.plan == "ps" else None)
             if server is not None and server in self.reach.apart([*workers, server]):
                 raise PlanError(f"{server} cannot be reached any more")
             for request in requests:
-                plans += [self.switches.controller.start_job(replace(request, epoch=epoch), self.reach.view)]
+                plans += [self.switches.controller.start_job(replace(request, epoch=epoch), view)]
         except (PlanError, ControllerError) as error:
             for plan in plans:
                 self.uninstall(plan)
@@ -221,36 +223,7 @@ class SurvivingCarrier(Carrier):
             self._trees = jobs
         return jobs[0]
 
-    def job_of(self, operation: str, root: int) -> Job | None:
-        """Return the job that carries an operation now, or None."""
-        return self._jobs.get(self._number(operation, root))
-
-    def is_main(self, operation: str) -> bool:
-        """Return whether the job of all sums carries an operation."""
-        return self._number(operation, 0) == MAIN_JOB
-
-    def _number(self, operation: str, root: int) -> int:
-        if operation == "broadcast":
-            return FIRST_BROADCAST_JOB + root
-        if operation in SERVED:
-            return SERVED_JOB
-        return ALL_TO_ALL_JOB if operation == "all_to_all" and self.experiment.plan != "all-to-all" else MAIN_JOB
-
-    def _requests_for(self, operation: str, root: int, workers: tuple[str, ...]) -> list[PlanRequest]:
-        """Return the plan requests, as ``Carrier`` does: a ring only reduces, other collectives go host to host."""
-        plan, server = self.plan_of_one, None
-        if operation == "all_to_all":
-            plan = "all-to-all"
-        elif plan == "all-to-all":
-            raise RefusedError(f"{operation}: plan all-to-all only does all_to_all; choose another plan")
-        number = self._number(operation, root)
-        if number == MAIN_JOB:
-            return self._tree_requests(self.reach.view, workers)
-        if operation == "broadcast":
-            server = self.everybody[root]
-            workers = tuple(worker for worker in workers if worker != server)
-        elif operation in SERVED:
-            server = self.server
-        if plan == "ring" and server is not None:
-            plan = "ps"
-        return [self._request(number, plan, workers, server)]
+    def number_of(self, operation: str, root: int) -> int:
+        """Return the number of the job that carries an operation."""
+        place = self._place(operation, root, self.workers, self.everybody)
+        return MAIN_JOB if place is None else place[0]
