@@ -5,18 +5,17 @@ that it returns: ``runs/virtual/survival.py`` in virtual time, ``runs/real/coord
 
 | phase | the group waits for | what ends it |
 |---|---|---|
-| ``REST`` | news | a member or its tree is lost; all members have stopped for a newcomer |
-| ``ASKING`` | members to stop and to say what they have finished | all have answered |
-| ``INSTALLING`` | the next tree, beside the old one | it is installed, or there is news of the switch that refused it |
-| ``GIVING`` | the result that one member has and others lack | it is there |
+| ``rest`` | news | a member or its tree is lost; all members have stopped for a newcomer |
+| ``asking`` | members to stop and to say what they have finished | all have answered |
+| ``installing`` | the next tree, beside the old one | it is installed, or there is news of the switch that refused it |
+| ``giving`` | the result that one member has and others lack | it is there |
 
 Then the decision is made: it is written to the journal, and all members are told. Until then it does not count, so
-after another loss all begins anew with ``ASKING``, in a new term. Such a decision also admits a member that joins.
+after another loss all begins anew with ``asking``, in a new term. Such a decision also admits a member that joins.
 """
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from typing import Final, Literal, Protocol
 
 from p4reduce.group.backend import FloatArray
@@ -176,13 +175,8 @@ class Ground(Protocol):
         """Return why no tree of these members fits beside the one in use, or None if one fits."""
 
 
-class AgreementPhase(Enum):
-    """The phases of the table in the module's docstring."""
-
-    REST = auto()
-    ASKING = auto()
-    INSTALLING = auto()
-    GIVING = auto()
+AgreementPhase = Literal["rest", "asking", "installing", "giving"]
+"""phases of the table in the module's docstring"""
 
 
 class Agreement:
@@ -193,7 +187,7 @@ class Agreement:
     ) -> None:
         self.members = tuple(members)
         self.leases = leases
-        self.phase = AgreementPhase.REST
+        self.phase: AgreementPhase = "rest"
         self.term = 0
         """number of the latest question to members"""
         self.epoch = epoch
@@ -273,13 +267,13 @@ class Agreement:
                 self._news.append((now, cause))
             case Answered(member, term, answer, given):
                 # The answer may be of an earlier term, or a duplicate.
-                awaited = AgreementPhase.GIVING if answer is None else AgreementPhase.ASKING
-                if self.phase is awaited and term == self.term and member in self.asked:
+                awaited = "giving" if answer is None else "asking"
+                if self.phase == awaited and term == self.term and member in self.asked:
                     self.asked.remove(member)
                     self._answers |= {} if answer is None else {member: answer}
                     self._given = given
             case Built(epoch):
-                if self.phase is AgreementPhase.INSTALLING and epoch == self.epoch:
+                if self.phase == "installing" and epoch == self.epoch:
                     self._tree = event
 
     def _join(self, member: int, now: int) -> None:
@@ -325,23 +319,20 @@ class Agreement:
         """Begin a change of the group if the news demands one; keep news that is not clear yet."""
         if self._on_failure == "abort" and self._ending:
             return
-        try:
-            lost, cut = self._ground.reach.lost(self.members, self.leases.dead)
-        except FallenApartError as error:
-            if self._ground.may_return:
-                return
-            raise FallenApartError("; ".join((*(cause for _, cause in self._news), str(error)))) from None
+        lost, cut = self._ground.reach.lost(self.members, self.leases.dead)
         if cut and self._ground.may_return:
             return
+        causes = "; ".join(cause for _, cause in self._news)
+        if cut and len(lost) == len(self.members) - 1:
+            raise FallenApartError(f"{causes}; the network has fallen apart: no two ranks reach each other any more")
         for member in cut:
             self.leases.ended(member, lost[member])
             self._tell((member,), "excluded", lost[member])
-        stopped = self.phase in {AgreementPhase.INSTALLING, AgreementPhase.GIVING}
+        stopped = self.phase in {"installing", "giving"}
         concerned = self._ground.damaged or (lost.keys() != self._lost.keys() if stopped else bool(lost))
         if concerned and self._on_failure == "abort":
             fates = [f"rank {member} {why}" for member, why in lost.items()]
-            causes = [cause for _, cause in self._news]
-            raise CollectiveError("; ".join(fates) or f"its tree is lost: {'; '.join(causes)}")
+            raise CollectiveError("; ".join(fates) or f"its tree is lost: {causes}")
         if concerned:
             self._causes += self._news
             self._ask(lost)
@@ -349,11 +340,11 @@ class Agreement:
         self._news.clear()
 
     def _rest(self) -> None:
-        self.phase, self.asked, self._causes, self._tree = AgreementPhase.REST, set(), [], None
+        self.phase, self.asked, self._causes, self._tree = "rest", set(), [], None
 
     def _abandon(self) -> None:
         """Give up a tree that no member was told of."""
-        if self.phase in {AgreementPhase.INSTALLING, AgreementPhase.GIVING}:
+        if self.phase in {"installing", "giving"}:
             self._actions.append(Abandon())
 
     def _ask(self, lost: Mapping[int, str]) -> None:
@@ -363,19 +354,19 @@ class Agreement:
         self.asked, self._answers = set(after), {}
         self._tell(after, "prepare", self.term)
         self._abandon()
-        self.phase, self._tree = AgreementPhase.ASKING, None
+        self.phase, self._tree = "asking", None
 
     def _go_on(self, now: int) -> None:
         """Go through as many phases as the answers so far allow."""
-        if self.phase is AgreementPhase.INSTALLING:
+        if self.phase == "installing":
             self._look_at_tree(now)
-        if self.phase is AgreementPhase.ASKING and not self.asked and not self._ending:
+        if self.phase == "asking" and not self.asked and not self._ending:
             self._install()
-        if self.phase is AgreementPhase.GIVING and not self.asked:
+        if self.phase == "giving" and not self.asked:
             self._commit(now)
-        if self.phase is AgreementPhase.REST and self.survivors:
+        if self.phase == "rest" and self.survivors:
             self._welcome(now)
-        if self.phase is AgreementPhase.REST and self.survivors:
+        if self.phase == "rest" and self.survivors:
             self._look_for_left(now)
             if self._have_left and not self._released:  # they may exit
                 self._released = True
@@ -416,7 +407,7 @@ class Agreement:
             joined=joined,
             cause="; ".join(cause for _, cause in self._causes if cause),
         )
-        self._tree, self._explained, self.phase = None, False, AgreementPhase.INSTALLING
+        self._tree, self._explained, self.phase = None, False, "installing"
         self._actions.append(Install(self._decision))
 
     def _joining(self) -> tuple[int, ...]:
@@ -426,7 +417,7 @@ class Agreement:
         return self.newcomers if same and all(answer.operation is not None for answer in answers) else ()
 
     def _look_at_tree(self, now: int) -> None:
-        """If the next tree is installed, go on to ``GIVING``; otherwise wait, ask again, refuse newcomers, or fail."""
+        """If the next tree is installed, go on to ``giving``; otherwise wait, ask again, refuse newcomers, or fail."""
         decision, tree = self._decision, self._tree
         assert decision is not None  # noqa: S101
         stands = tree is not None and not tree.error
@@ -438,7 +429,7 @@ class Agreement:
             self._ask(self._lost)
         elif stands:
             lost = {member: self.leases.dead.get(member, why) for member, why in decision.lost.items()}
-            self._decision, self.phase = replace(decision, lost=lost), AgreementPhase.GIVING
+            self._decision, self.phase = replace(decision, lost=lost), "giving"
             if decision.holder is not None:
                 self.asked = {decision.holder}
                 self._tell((decision.holder,), "give", self.term)
@@ -446,7 +437,7 @@ class Agreement:
             return
         elif decision.joined and tree.known_by is None:
             self._refuse(decision.joined, tree.error)
-            self.phase = AgreementPhase.ASKING  # all have answered
+            self.phase = "asking"  # all have answered
         else:
             raise ClusterError(tree.error)
 

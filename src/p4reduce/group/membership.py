@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from p4reduce.base.records import to_plain
-from p4reduce.group.errors import ClusterError, FallenApartError, GroupChanged
+from p4reduce.group.errors import ClusterError, GroupChanged
 from p4switch.base.values import NS_PER_S, PS_PER_MS
 
 if TYPE_CHECKING:
@@ -89,9 +89,7 @@ class Leases:
     def accuse(self, named: Collection[int], now: int) -> tuple[int, ...]:
         """Declare dead the members that the data path names and whose lease has run out; return them."""
         accused = tuple(member for member in self.expired(now) if member in named)
-        silence = "said nothing for its lease, and others waited for it"
-        for member in accused:
-            self.dead[member] = silence
+        self.dead |= dict.fromkeys(accused, "said nothing for its lease, and others waited for it")
         return accused
 
 
@@ -203,13 +201,7 @@ class Journal:
         self.decisions: list[MembershipDecision] = []
 
     def write(self, decision: MembershipDecision) -> None:
-        """Add a decision. Raises ``ClusterError`` if its epoch or term is not above the last, or if writing fails."""
-        last = self.decisions[-1] if self.decisions else None
-        if last is not None and (decision.epoch <= last.epoch or decision.term <= last.term):
-            raise ClusterError(
-                f"epoch {decision.epoch}, term {decision.term}: not above those of the last decision, "
-                f"{last.epoch} and {last.term}"
-            )
+        """Add a decision. Raises ``ClusterError`` if writing fails."""
         if self._path is not None:
             try:
                 with self._path.open("a") as file:
@@ -256,14 +248,9 @@ class Reach:
         )
 
     def lost(self, members: Sequence[int], dead: Mapping[int, str]) -> tuple[dict[int, str], tuple[int, ...]]:
-        """Return the dead or cut-off members, with the reason, and those of them that are alive but cut off.
-
-        Raises ``FallenApartError`` if no two of the remaining members reach each other.
-        """
+        """Return the dead or cut-off members, with the reason, and those of them that are alive but cut off."""
         gone = {member: dead[member] for member in members if member in dead}
         left = [member for member in members if member not in gone]
         hosts = self.apart([self._hosts[member] for member in left])
-        if hosts and len(left) - len(hosts) == 1:
-            raise FallenApartError("the network has fallen apart: no two ranks reach each other any more")
         cut = tuple(member for member in left if self._hosts[member] in hosts)
         return gone | dict.fromkeys(cut, "cannot be reached any more"), cut

@@ -352,31 +352,33 @@ class RunJobs(ABC):
         whole = workers == self.workers
         if operation in SERVED and self.main.server is not None:
             return self.main
-        place = self._place(operation, root, workers, workers)
-        if place is None:
-            return self.main if whole else self._job(self._group_job(workers, None), self.plan_of_one, workers, None)
-        number, plan, members, server = place
+        number, plan, members, server = self._place(operation, root, workers, workers)
+        if whole and number == MAIN_JOB:
+            return self.main
         if not whole and operation not in SERVED:
-            number = self._group_job(workers, root if operation == "broadcast" else ALL_TO_ALL)
+            kind = {"broadcast": root, "all_to_all": ALL_TO_ALL}.get(operation)
+            number = self._group_job(workers, None if number == MAIN_JOB else kind)
         return self._job(number, plan, members, server)
 
     def _place(
         self, operation: str, root: int, workers: tuple[str, ...], hosts: tuple[str, ...]
-    ) -> tuple[int, str, tuple[str, ...], str | None] | None:
-        """Return number, plan, workers and server of the job for an operation of the whole group; None: that of sums.
+    ) -> tuple[int, str, tuple[str, ...], str | None]:
+        """Return number, plan, workers and server of the job that carries an operation of the whole group.
 
         ``hosts``: of all ranks, also of ``root``. Raises ``RefusedError`` if the plan does not do the operation.
         """
         plan = self.plan_of_one
         if operation == "all_to_all":
-            return None if plan == "all-to-all" else (ALL_TO_ALL_JOB, "all-to-all", workers, None)
+            return MAIN_JOB if plan == "all-to-all" else ALL_TO_ALL_JOB, "all-to-all", workers, None
         if plan == "all-to-all":
             raise RefusedError(f"{operation}: plan all-to-all only does all_to_all; choose another plan")
         star = "ps" if plan == "ring" else plan  # a ring only reduces: other collectives go host to host
         if operation == "broadcast":
             members = tuple(worker for worker in workers if worker != hosts[root])
             return FIRST_BROADCAST_JOB + root, star, members, hosts[root]
-        return (SERVED_JOB, star, workers, self.server) if operation in SERVED else None
+        if operation in SERVED:
+            return SERVED_JOB, star, workers, self.server
+        return MAIN_JOB, plan, workers, None
 
     def _job(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> Job:
         """Return the job of a number, which is started at the first request."""

@@ -270,27 +270,25 @@ class Coordinator:
 
         Raises ``ClusterError`` if no group can go on.
         """
-        with self._beside:
-            ended = self._wait()
-            self._abandon()
-            return ended
-
-    def _wait(self) -> GroupEnd | None:
-        seen, dead = self._presence.seen, self._presence.leases
+        seen, dead = self._presence.seen, self._presence.leases.dead
         first: GroupEnd | None = None
-        while any(worker.code is None and worker.member and rank not in dead.dead for rank, worker in enumerate(seen)):
-            self._pump()
-            members = [(rank, worker.code) for rank, worker in enumerate(seen) if worker.member]
-            failed = [GroupEnd(rank, code) for rank, code in members if code]
-            first = first or next(iter(failed), None)
-            if first is not None and (self._on_failure == "abort" or len(failed) == len(members)):
-                return first
-            self._follow()
-        survivors = self.agreement.survivors
-        if not survivors and first is None:
-            reasons = "; ".join(f"rank {rank} {why}" for rank, why in dead.dead.items())
-            raise ClusterError(f"no rank survived: {reasons}")
-        return None if survivors else first
+        over = False
+        with self._beside:
+            while not over and any(it.code is None and it.member and rank not in dead for rank, it in enumerate(seen)):
+                self._pump()
+                members = [(rank, worker.code) for rank, worker in enumerate(seen) if worker.member]
+                failed = [GroupEnd(rank, code) for rank, code in members if code]
+                first = first or next(iter(failed), None)
+                over = first is not None and (self._on_failure == "abort" or len(failed) == len(members))
+                if not over:
+                    self._follow()
+            self._abandon()
+        if over or not self.agreement.survivors:
+            if first is None:
+                fates = "; ".join(f"rank {rank} {why}" for rank, why in dead.items())
+                raise ClusterError(f"no rank survived: {fates}")
+            return first
+        return None
 
     def _pump(self) -> None:
         """Collect events without acting on them."""
@@ -319,11 +317,10 @@ class Coordinator:
         if asked:
             return asked
         survivors = self.agreement.survivors
-        beats = {member: self._presence.seen[member].beat for member in survivors}
         waiting = {
             member: list(zip(beat.waits, beat.told, strict=True))
-            for member, beat in beats.items()
-            if beat is not None and beat.waits is not None and beat.told is not None
+            for member in survivors
+            if (beat := self._presence.seen[member].beat) is not None and beat.waits and beat.told
         }
         return self._trees.blamed(waiting, survivors)
 

@@ -496,12 +496,10 @@ class Presence(Closable):
 
         The end of a process on another machine is reported to ``note_end``.
         """
-        rank = len(self.seen)
-        if isinstance(process, RemoteRank):
-            self.seen.append(RankState(process, process, member=member))
-            return
-        self.seen.append(RankState(process, Signs(process.pid), member=member))
-        self.wake_at_end(process.pid, lambda: self._process_ended(rank))
+        rank, signs = len(self.seen), process if isinstance(process, RemoteRank) else Signs(process.pid)
+        self.seen.append(RankState(process, signs, member=member))
+        if signs is not process:
+            self.wake_at_end(process.pid, lambda: self._process_ended(rank))
 
     def note_end(self, rank: int) -> None:
         """Note that a rank's process on another machine has ended. May be called from any thread."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from p4reduce.control_plane.entries import switches_on_paths
 from p4reduce.control_plane.fleet import LOOK_MS
 from p4reduce.group.agreement import Damaged, Event, ProcessEnded
 from p4reduce.group.errors import ClusterError
@@ -107,9 +108,12 @@ class Health:
         soon = [incident.at_ps + CONTROL_LATENCY_PS for incident in self._agenda if incident.kind == "join"]
         return any(known + CONTROL_LATENCY_PS <= at_ps for known in (*soon, *self.came.values()))
 
-    def newcomers(self, now: int) -> tuple[int, ...]:
-        """Return the ranks that want to join and that the members can know by now."""
-        return tuple(rank for rank, known in self.came.items() if known + CONTROL_LATENCY_PS <= now)
+    def newcomers(self) -> tuple[int, ...]:
+        """Return the ranks that could join now: the members know of them and reach them."""
+        told, hosts = self._carrier.now - CONTROL_LATENCY_PS, self._carrier.everybody
+        there = [hosts[member] for member in self._carrier.agreement.survivors[:1]]
+        came = [rank for rank, known in self.came.items() if known <= told and there]
+        return tuple(rank for rank in came if not self._reach.apart([*there, hosts[rank]]))
 
     def die(self, rank: int, at_ps: int, reason: str) -> None:
         """Note that a rank's process has ended and closed its connection."""
@@ -229,13 +233,20 @@ class Health:
                     self._reach.switches.add(news.what)
                     events.append(Damaged(f"switch {news.what} has ended"))
                 case None:
-                    events += map(self._restarted, self._carrier.look())
+                    events += self._look()
         return events
 
-    def _restarted(self, switch: str) -> Damaged:
-        self._reach.switches.discard(switch)
-        self._news = [(known, of) for known, of in self._news if not isinstance(of, Incident) or of.what != switch]
-        return Damaged(f"switch {switch} began anew")
+    def _look(self) -> list[Event]:
+        """Restore the switches that have restarted; their plans are lost."""
+        controller = self._carrier.switches.controller
+        restarted = {*controller.look().restarted}
+        for switch in restarted:
+            controller.restore(switch)
+        self._reach.switches -= restarted
+        self._news = [(at, of) for at, of in self._news if not (isinstance(of, Incident) and of.what in restarted)]
+        lost = [plan for plan in controller.installed if restarted & {*switches_on_paths(plan)}]
+        self._carrier.lapsed |= {(plan.job, plan.epoch) for plan in lost}
+        return [Damaged(f"switch {switch} began anew") for switch in sorted(restarted)]
 
     def ask_again(self, now: int, *, patient: bool) -> None:
         """Have blamed members looked for again; with ``patient`` at growing intervals."""

@@ -319,7 +319,7 @@ class Survival:
         if not self._welcome():
             self._attempts.begin(self._check)
         while not self._over:
-            watched = self._watched()
+            watched = [] if self._carrier.changing else self._attempts.working
             whole = not self._attempts.unposted
             until = self._next_ps(whole=whole)
             if until is None and not watched and whole:
@@ -339,12 +339,8 @@ class Survival:
 
     @property
     def _over(self) -> bool:
-        if self._carrier.changing:
-            return False
-        return self._raised or (self._attempts.nothing_left and not self._watched())
-
-    def _watched(self) -> list[int]:
-        return [] if self._carrier.changing else self._attempts.working
+        done = self._raised or (self._attempts.nothing_left and not self._attempts.working)
+        return done and not self._carrier.changing
 
     def _next_ps(self, *, whole: bool) -> int | None:
         now = self._network.now
@@ -368,7 +364,7 @@ class Survival:
             return False
         network.advance(begin, check=self._check)
         self._health.happen()
-        newcomers = self._carrier.newcomers()
+        newcomers = self._health.newcomers()
         if not newcomers:
             return False
         self._carrier.stop_jobs()
@@ -434,8 +430,6 @@ class Survival:
         if self._stopped_ps is not None and self._network.now >= self._stopped_ps + CONTROL_LATENCY_PS:
             # They have not answered the first request.
             silent = {rank for rank, died_ps in self._health.dead.items() if died_ps < self._stopped_ps}
-        if not self._attempts.posted:
-            return silent
         oldest = self._attempts.oldest_missing() if self._stopped_ps is None else self._oldest
         if not oldest:
             return silent
@@ -465,10 +459,8 @@ class Survival:
                 self._health.came.pop(member, None)
             case agreement.Install(decision):
                 self._install(decision)
-            case agreement.Abandon() if self._carrier.coming is not None:
-                for plan in self._carrier.coming:
-                    self._carrier.uninstall(plan)
-                self._carrier.coming = None
+            case agreement.Abandon():
+                self._carrier.uninstall(self._carrier.coming)
             case agreement.Commit(decision, _, _, (_, noticed)):
                 self._commit(decision, noticed)
 
@@ -498,7 +490,7 @@ class Survival:
             done = {}  # blocks for one rank are of no use to another
         events: list[Event] = []
         if not attempts.posted and not attempts.done:
-            events += map(Joined, self._carrier.newcomers())
+            events += map(Joined, self._health.newcomers())
         for member in asked:
             if member not in self._health.dead:
                 finished = first.iteration + (member in done)
@@ -509,23 +501,17 @@ class Survival:
     def _install(self, decision: MembershipDecision) -> None:
         """Install the next tree beside the old one: one latency until it stands, one until survivors are told."""
         carrier, attempts, first = self._carrier, self._attempts, self._first
-        living = attempts.living_of(decision.after)
-        mesh = carrier.experiment.plan == "all-to-all"
+        done = [rank in attempts.done for rank in attempts.living_of(decision.after)]
+        operation = first.operation
+        if decision.joined:
+            operation = "all_to_all" if carrier.experiment.plan == "all-to-all" else "all_reduce"
+        elif any(done) and operation not in SERVED:
+            operation = "all_reduce"  # a member's result is spread as a sum, unless a server has it
+        for member in decision.joined:  # from now on they send heartbeats
+            self._health.came.pop(member, None)
         try:
-            if decision.joined:
-                for member in decision.joined:  # from now on they send heartbeats
-                    self._health.came.pop(member, None)
-                carrier.coming = carrier.plan_for("all_to_all" if mesh else "all_reduce", 0, decision.after)
-            elif (
-                len(decision.after) > 1
-                and not self._raises(decision)
-                and not all(rank in attempts.done for rank in living)
-            ):
-                # A member's result is spread as a sum, unless a server has it.
-                spread = any(rank in attempts.done for rank in living) and first.operation not in SERVED
-                carrier.coming = carrier.plan_for(
-                    "all_reduce" if spread else first.operation, first.root, decision.after
-                )
+            if decision.joined or (len(decision.after) > 1 and not self._raises(decision) and not all(done)):
+                carrier.coming = carrier.plan_for(operation, first.root, decision.after)
         except ClusterError as error:
             self._hear(Built(decision.epoch, str(error)))
             return
@@ -538,15 +524,14 @@ class Survival:
     def _commit(self, decision: MembershipDecision, noticed_ps: int) -> None:
         """Change the group as decided, and let survivors go on."""
         carrier, attempts, now = self._carrier, self._attempts, self._network.now
-        carrier.change(decision)
+        carrier.journal.write(decision)
+        carrier.workers = tuple(carrier.everybody[member] for member in decision.after)
         self._raised = self._raises(decision)
-        carrier.forget_jobs()
+        carrier.uninstall(carrier.stopped)
         began = max((self._calls[rank].start_ps for rank in attempts.living if rank in self._calls), default=0)
         carrier.restored.append(Restored(began, noticed_ps, now))
         carrier.changing, self._stopped_ps = False, None
-        job = None
-        if carrier.coming is not None:
-            job, carrier.coming = carrier.attach(carrier.coming), None
+        job, carrier.coming = carrier.attach(carrier.coming) if carrier.coming else None, []
         if self._raised or attempts.nothing_left:
             return
         if attempts.held and job is not None and self._first.operation in {"barrier", "push"}:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from p4reduce.base.errors import ControllerError, PlanError
-from p4reduce.control_plane.entries import P4Program, switches_on_paths
+from p4reduce.control_plane.entries import P4Program
 from p4reduce.control_plane.plans import Plan
 from p4reduce.group.agreement import Agreement
 from p4reduce.group.backend import CollectiveCall, refuse_narrow
@@ -23,9 +23,6 @@ from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.specs import Congestion
 from p4reduce.workers.status import EndpointStatus
-
-Coming = list[Plan]
-"""trees of a job"""
 
 
 class SurvivingCarrier(Carrier):
@@ -69,18 +66,18 @@ class SurvivingCarrier(Carrier):
         leases = Leases(VIRTUAL_LEASE, range(len(workers)), 0)
         self.agreement = Agreement(range(len(workers)), leases, self, experiment.on_failure)
         self.health = Health(self, incidents, link_faults(experiment.faults) if faults is None else faults)
-        self.coming: Coming | None = None
-        """trees that are being installed beside the present ones, or None"""
+        self.coming: list[Plan] = []
+        """Trees that are being installed beside the present ones."""
         self.changing = False
         """Whether members were asked to stop: then the present jobs are removed anyway."""
         self.restored: list[Restored] = []
         """Times of each decision that took effect."""
-        self.waiting_since_ps = 0
-        """when the last participant called the collective under way, picoseconds"""
         self._epochs = {MAIN_JOB: 0}
-        self._lapsed: set[tuple[int, int]] = set()
+        self.lapsed: set[tuple[int, int]] = set()
+        """Job and epoch of plans that a switch lost as it restarted."""
         self._paused: set[int] = set()
-        self._stopped = False
+        self.stopped: list[Plan] = []
+        """Plans of jobs whose endpoints are gone, and that are still in the switches."""
         self._deaths: list[tuple[int, int, str]] = []
         self._left: list[EndpointStatus] = []
 
@@ -107,7 +104,6 @@ class SurvivingCarrier(Carrier):
                 self.health.die(rank, at_ps, reason)
                 self.pause(self.everybody[rank])
             known = len(self.journal.decisions)
-            self.waiting_since_ps = max(call.start_ps for call in calls)
             Survival(self, calls, check).carry()
             if self.on_collective is not None:
                 self.on_collective(len(self.records))
@@ -130,37 +126,14 @@ class SurvivingCarrier(Carrier):
 
     # --- members and trees
 
-    def look(self) -> tuple[str, ...]:
-        """Restore the switches that have restarted, and return them; their plans are lost."""
-        restarted = self.switches.controller.look().restarted
-        for switch in restarted:
-            self.switches.controller.restore(switch)
-        gone = {*restarted}
-        for plan in self.switches.controller.installed:
-            if gone & {*switches_on_paths(plan)}:
-                self._lapsed.add((plan.job, plan.epoch))
-        return restarted
-
     @property
     def damaged(self) -> bool:
         """Return whether a job cannot go on: a link or a switch of its plan is down, or has restarted."""
-        plans = [job.plan for job in self.jobs] if not self.changing else []
-        plans += [] if self.coming is None else self.coming
-        return any((plan.job, plan.epoch) in self._lapsed or self.reach.damaged(plan) for plan in plans)
+        plans = [*self.coming, *(job.plan for job in self.jobs if not self.changing)]
+        return any((plan.job, plan.epoch) in self.lapsed or self.reach.damaged(plan) for plan in plans)
 
     def no_room(self, members: Sequence[int]) -> None:
         """Return None: there is room unless planning fails later."""
-
-    def newcomers(self) -> tuple[int, ...]:
-        """Return the ranks that could join now: the members know of them and reach them."""
-        first = next((self.everybody[member] for member in self.agreement.survivors), None)
-        came = self.health.newcomers(self.network.now)
-        return tuple(rank for rank in came if first is not None and not self.reach.apart([first, self.everybody[rank]]))
-
-    def change(self, decision: MembershipDecision) -> None:
-        """Change the group's members as decided."""
-        self.journal.write(decision)
-        self.workers = tuple(self.everybody[member] for member in decision.after)
 
     def stop_jobs(self) -> None:
         """Stop all jobs at hosts; their state in switches stays, as it shows who is missing."""
@@ -168,30 +141,26 @@ class SurvivingCarrier(Carrier):
             self._left += self.network.statuses(job)
             self.network.give_up(job)
             self.network.retire(job)
+            self.stopped.append(job.plan)
+        self._jobs = {}
         for index in self._paused:  # a rank that returns to the host gets another job's endpoint in its place
             self.network.fabric.resume(index)
         self._paused.clear()
-        self._stopped = True
-
-    def forget_jobs(self) -> None:
-        """Remove every stopped job from the switches; each is made anew when needed."""
-        for job in self._jobs.values():
-            self.uninstall(job.plan)
-        self._jobs, self._stopped = {}, False
 
     def pause(self, host: str) -> None:
         """Stop a host from sending."""
-        for job in self._jobs.values() if not self._stopped else ():
+        for job in self._jobs.values():
             for index in job.endpoints:
                 if self.network.hosts[index] == host:
                     self.network.fabric.pause(index)
                     self._paused.add(index)
 
-    def uninstall(self, plan: Plan) -> None:
-        """Remove a plan from the switches that are up."""
-        self.switches.controller.uninstall(plan, self.reach.switches)
+    def uninstall(self, plans: list[Plan]) -> None:
+        """Remove plans from the switches that are up, and from the list."""
+        while plans:
+            self.switches.controller.uninstall(plans.pop(0), self.reach.switches)
 
-    def plan_for(self, operation: str, root: int, members: Sequence[int]) -> Coming:
+    def plan_for(self, operation: str, root: int, members: Sequence[int]) -> list[Plan]:
         """Plan and install the trees that carry an operation among ``members``, in its next epoch.
 
         Takes effect one control latency from now. Raises ``ClusterError`` if there are none; then nothing is installed.
@@ -201,7 +170,7 @@ class SurvivingCarrier(Carrier):
         try:
             place = self._place(operation, root, workers, self.everybody)
             view = self.reach.view
-            requests = self._tree_requests(view, workers) if place is None else [self._request(*place)]
+            requests = self._tree_requests(view, workers) if place[0] == MAIN_JOB else [self._request(*place)]
             first = requests[0]
             epoch = self._epochs[first.job] = self._epochs.get(first.job, -1) + 1
             server = first.server or (self.server if first.plan == "ps" else None)
@@ -210,12 +179,11 @@ class SurvivingCarrier(Carrier):
             for request in requests:
                 plans += [self.switches.controller.start_job(replace(request, epoch=epoch), view)]
         except (PlanError, ControllerError) as error:
-            for plan in plans:
-                self.uninstall(plan)
+            self.uninstall(plans)
             raise ClusterError(f"{len(members)} ranks cannot go on: {error}") from error
         return plans
 
-    def attach(self, plans: Coming) -> Job:
+    def attach(self, plans: Sequence[Plan]) -> Job:
         """Give the hosts of installed plans their endpoints; return the first tree's job."""
         jobs = [self.network.add(plan, self.numbers) for plan in plans]
         self._jobs |= {job.plan.job: job for job in jobs}
@@ -225,5 +193,4 @@ class SurvivingCarrier(Carrier):
 
     def number_of(self, operation: str, root: int) -> int:
         """Return the number of the job that carries an operation."""
-        place = self._place(operation, root, self.workers, self.everybody)
-        return MAIN_JOB if place is None else place[0]
+        return self._place(operation, root, self.workers, self.everybody)[0]
