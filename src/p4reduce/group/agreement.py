@@ -218,8 +218,7 @@ class Agreement:
     @property
     def survivors(self) -> tuple[int, ...]:
         """Return the members that are not dead."""
-        dead = self.leases.dead
-        return tuple(member for member in self.members if member not in dead)
+        return tuple(member for member in self.members if member not in self.leases.dead)
 
     @property
     def _have_left(self) -> bool:
@@ -280,8 +279,7 @@ class Agreement:
         if member in self.leases.dead:
             self._tell((member,), "excluded", self.leases.dead[member])
         elif member in self.members:
-            if not self.leases.knows(member):
-                self.leases.join(member, now)
+            self.leases.join(member, now)
             if member in self.asked:
                 self._tell((member,), "prepare", self.term)
         elif member not in self.newcomers and member not in self.refused and not self.leases.knows(member):

@@ -63,10 +63,8 @@ class Leases:
         return member in self._until or member in self.dead
 
     def join(self, member: int, now: int) -> None:
-        """Add a member. Raises ``ValueError`` if the rank is or was a member."""
-        if member in self._until:
-            raise ValueError(f"member {member} is known already")
-        self._until[member] = now + self._lease.term
+        """Begin the lease of a member that has none yet."""
+        self._until.setdefault(member, now + self._lease.term)
 
     def postpone(self, by: int) -> None:
         """Extend all leases by a time during which the coordinator did not listen: silence in it does not count."""

@@ -316,13 +316,12 @@ class Coordinator:
         """Return the members that others wait for: those ``asked``, or else those that the data path names."""
         if asked:
             return asked
-        survivors = self.agreement.survivors
         waiting = {
             member: list(zip(beat.waits, beat.told, strict=True))
-            for member in survivors
+            for member in self.agreement.survivors
             if (beat := self._presence.seen[member].beat) is not None and beat.waits and beat.told
         }
-        return self._trees.blamed(waiting, survivors)
+        return self._trees.blamed(waiting, self.agreement.survivors)
 
     # --- the agreement's events and actions
 

@@ -80,10 +80,7 @@ class Health:
     """
 
     def __init__(
-        self,
-        carrier: "SurvivingCarrier",
-        incidents: Iterable[Incident],
-        faults: Faults | Mapping[Hop, Faults],
+        self, carrier: "SurvivingCarrier", incidents: Iterable[Incident], faults: Faults | Mapping[Hop, Faults]
     ) -> None:
         self._carrier, self._faults = carrier, faults
         self._topology, self._leases, self._reach = carrier.topology, carrier.agreement.leases, carrier.reach

@@ -119,7 +119,7 @@ class CollectiveAttempts:
         if len(carrier.agreement.members) == 1:
             self.attempt(None, spread=False)
             return
-        number = carrier.number_of(first.operation, first.root)
+        number, *_ = carrier._place(first.operation, first.root, carrier.workers, carrier.everybody)
         job = carrier._jobs.get(number)
         if job is None:
             try:
@@ -332,8 +332,7 @@ class Survival:
             self._proceed()
             if reason is StopReason.QUIET and until is None and not self._over:
                 raise CollectiveError(f"{self._first.operation}: nothing moves any more, but not all have a result")
-            waited_ps = self._network.now - self._attempts.since_ps
-            if whole and waited_ps > 2 * PATIENCE_PS:  # workers alone give up after half of that
+            if whole and self._network.now > self._attempts.since_ps + 2 * PATIENCE_PS:  # workers give up after half
                 raise CollectiveError(f"{self._first.operation}: no result, and no rank is known to be dead")
         self._finish()
 
@@ -409,7 +408,7 @@ class Survival:
             seqs = {seq & 0xFFFFFFFF for at, seq in oldest if at == place and seq != SERVER_WAITS}
             if job.plan.in_network:
                 names |= self._carrier.switches.controller.out_of_turn(job.plan, seqs, pulls=pulls)
-        out_of_turn = [member for member in self._carrier.agreement.members if self._carrier.everybody[member] in names]
+        out_of_turn = [member for member in self._agreement.members if self._carrier.everybody[member] in names]
         for member in out_of_turn:
             self._carrier.pause(self._carrier.hosts[member])
         return [agreement.ProcessEnded(member, OUT_OF_TURN) for member in out_of_turn]
@@ -514,8 +513,8 @@ class Survival:
                 carrier.coming = carrier.plan_for(operation, first.root, decision.after)
         except ClusterError as error:
             self._hear(Built(decision.epoch, str(error)))
-            return
-        self._due = self._network.now + 2 * CONTROL_LATENCY_PS, lambda: self._hear(Built(decision.epoch))
+        else:
+            self._due = self._network.now + 2 * CONTROL_LATENCY_PS, lambda: self._hear(Built(decision.epoch))
 
     def _raises(self, decision: MembershipDecision) -> bool:
         """Return whether this collective is not done."""
@@ -544,7 +543,7 @@ class Survival:
     def _finish(self) -> None:
         carrier = self._carrier
         for rank, call in self._calls.items():
-            if rank in self._health.dead or (rank < len(carrier.everybody) and rank not in carrier.agreement.members):
+            if rank in self._health.dead or (rank < len(carrier.everybody) and rank not in self._agreement.members):
                 why = self._agreement.leases.dead.get(rank, "has died")
                 call.error = ExcludedError(f"rank {rank} {why}: it is no member any more")
             elif self._raised:

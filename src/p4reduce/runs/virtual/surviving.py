@@ -190,7 +190,3 @@ class SurvivingCarrier(Carrier):
         if plans[0].job == MAIN_JOB:
             self._trees = jobs
         return jobs[0]
-
-    def number_of(self, operation: str, root: int) -> int:
-        """Return the number of the job that carries an operation."""
-        return self._place(operation, root, self.workers, self.everybody)[0]
