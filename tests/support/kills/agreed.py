@@ -325,7 +325,7 @@ class World:
                 made.Answered(rank, term, answer),
                 made.Answered(rank, term, None),
                 made.Built(agreement.epoch - rng.randrange(1, 3)),
-                made.Built(agreement.epoch + 1),
+                made.Built(agreement.epoch + 9),  # of an epoch that is not reached before this arrives
                 made.Built(agreement.epoch - 1, "an older tree"),
                 made.ProcessEnded(77, "a rank that there never was"),
             ]
