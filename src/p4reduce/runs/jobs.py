@@ -349,15 +349,15 @@ class RunJobs(ABC):
         return self.experiment.plan
 
     def _job_for(self, operation: str, root: int, workers: tuple[str, ...]) -> Job:
-        whole = workers == self.workers
         if operation in SERVED and self.main.server is not None:
             return self.main
+        workers = self.workers if operation in SERVED else workers
         number, plan, members, server = self._place(operation, root, workers, workers)
-        if whole and number == MAIN_JOB:
+        if workers == self.workers and number == MAIN_JOB:
             return self.main
-        if not whole and operation not in SERVED:
-            kind = {"broadcast": root, "all_to_all": ALL_TO_ALL}.get(operation)
-            number = self._group_job(workers, None if number == MAIN_JOB else kind)
+        if workers != self.workers:
+            other = root if operation == "broadcast" else ALL_TO_ALL
+            number = self._group_job(workers, None if number == MAIN_JOB else other)
         return self._job(number, plan, members, server)
 
     def _place(
