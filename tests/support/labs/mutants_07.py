@@ -156,4 +156,28 @@ MUTANTS = [
         ("still has an entry of table peer",),
         "epochs",
     ),
+    Mutant(
+        "an id of the old epoch stays",
+        F,
+        "p4rt.delete(switch, entries[::-1])",
+        "p4rt.delete(switch, entries[:0:-1])",
+        ("its entry of table replica for id 23, the copy for", "is still there", "Delete all entries of the old epoch"),
+        "epochs",
+    ),
+    Mutant(
+        "old groups stay",
+        F,
+        "p4rt.delete(switch, entries[::-1])",
+        "p4rt.delete(switch, [one for one in entries[::-1] if 'group' not in one])",
+        ("its multicast group 7 is still there",),
+        "epochs",
+    ),
+    Mutant(
+        "an epoch for each number of workers",
+        F,
+        SAME[0],
+        '"epoch": FIRST_EPOCH + len(job["workers"])',
+        ("again, for", "Each change needs an epoch never used before"),
+        "epochs",
+    ),
 ]

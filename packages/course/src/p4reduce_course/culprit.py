@@ -26,7 +26,7 @@ from p4reduce_course import catalogue
 from p4reduce_course.frame.grading import filled, skeleton_of
 from p4reduce_course.frame.lab import GradingTask, LabStep
 from p4reduce_course.frame.likeness import without_comments
-from p4reduce_course.frame.report import Wrong
+from p4reduce_course.frame.report import TooSlow, Wrong
 from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import Compiled, StudentProgram
@@ -106,7 +106,7 @@ def placed(task: GradingTask, steps: Sequence[LabStep], search: Callable[[LabSte
         try:
             step.run()
         except Wrong as wrong:
-            if told:
+            if told or isinstance(wrong, TooSlow):
                 raise
             told.append(step)
             finding = wrong.finding

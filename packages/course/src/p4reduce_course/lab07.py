@@ -19,9 +19,11 @@ from p4reduce_course.controllers.diagnose import (
     check_cleared,
     check_entries,
     check_gone,
+    check_no_copies,
     check_open,
     check_order,
     check_untouched,
+    copies_of,
 )
 from p4reduce_course.controllers.room import (
     Forgery,
@@ -117,6 +119,7 @@ class ActPlay:
         self._plans: list[Plan] = []
         self._jobs: list[Job] = []
         self._known: list[Job] = []
+        self._old: list[Plan] = []  # of the first job
         self._random = np.random.default_rng(scene.network["jobs"][0]["job"])
 
     def acts(self) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -127,6 +130,7 @@ class ActPlay:
         yield "forged", self.forged
         yield "change", self.change
         yield "late", self.late
+        yield "back", self.back
 
     def shown(self, wrong: Wrong, home: Path, label: str) -> Wrong:
         """Adds entries and packets of the job that a finding names; leaves it unchanged if there is no plan of it."""
@@ -237,36 +241,63 @@ class ActPlay:
 
     def change(self) -> None:
         """Changes the first job, which loses a worker and gets another root, during a sum of the second job."""
-        room, (old, other) = self.room, self._jobs
+        room, other = self.room, self._jobs[1]
         inputs, wanted = drawn(self._random, len(other.members), LONG)
         room.post(other, inputs)
         room.network.advance(room.network.now + _BEGUN_PS)
-        before = {**self.scene.network["jobs"][0], "epoch": old.plan.epoch}
-        room.sessions.book.changed.clear()
-        epoch = self._epoch(self._ask("change", self.scene.network, before, self.scene.changed))
-        room.run([other])
-        check_untouched(room.sessions.book, other.plan, self._where)
-        room.check_sum(other, inputs, wanted, self._where)
-        if epoch == old.plan.epoch:
-            gone = next(name for name in old.plan.workers if name not in self.scene.changed["workers"])
-            message = (
-                f"job {old.plan.job} has epoch {epoch} after its change, as before: a packet of {gone}, which has left"
-            )
-            raise Wrong(
-                f"{message}, or one that is late, cannot be told from a current one. Use another epoch", self._where
-            )
-        plan = plan_of(self.scene.topology, {**self.scene.changed, "epoch": epoch})
+
+        def meanwhile() -> None:
+            room.run([other])
+            check_untouched(room.sessions.book, other.plan, self._where)
+            room.check_sum(other, inputs, wanted, self._where)
+
+        self._change(self.scene.network["jobs"][0], self.scene.changed, meanwhile)
+
+    def back(self) -> None:
+        """Changes the first job once more: the worker comes back, another one leaves, and the first root is back."""
+        first = self.scene.network["jobs"][0]
+        gone = next(name for name in first["workers"] if name not in self.scene.changed["workers"])
+        stay = [name for name in first["workers"] if name != next(name for name in first["workers"] if name != gone)]
+        other = self._jobs[1].plan
+        for now, new in ((self.scene.changed, {**first, "workers": stay}), ({**first, "workers": stay}, first)):
+            self._change(now, new, lambda: check_untouched(self.room.sessions.book, other, self._where))
+
+    def _change(self, now: dict[str, Any], new: dict[str, Any], meanwhile: Callable[[], None]) -> None:
+        """Lets the first job change from a description to another one; ``meanwhile`` is called after the answer."""
+        room, old, book = self.room, self._jobs[0], self.room.sessions.book
+        copies = copies_of(book, old.plan)
+        book.changed.clear()
+        epoch = self._epoch(self._ask("change", self.scene.network, {**now, "epoch": old.plan.epoch}, new))
+        meanwhile()
+        self._check_another(old.plan, new, epoch)
+        plan = plan_of(self.scene.topology, {**new, "epoch": epoch})
         self._plans[0] = plan
-        check_apart(room.sessions.book, self._plans, self._where)
-        check_entries(room.sessions.book, plan, self._where)
-        check_cleared(room.sessions.book, old.plan, plan, self._where)
-        check_order(room.sessions.book, old.plan.job, old.plan.epoch, self._where)
-        check_gone(room.sessions.book, plan, self._where)
+        check_apart(book, self._plans, self._where)
+        check_entries(book, plan, self._where)
+        for earlier in (*self._old, old.plan):
+            check_cleared(book, earlier, plan, self._where)
+        check_order(book, old.plan.job, old.plan.epoch, self._where)
+        check_gone(book, plan, self._where)
+        check_no_copies(book, old.plan, copies, self._where)
         room.network.retire(old)
+        self._old.append(old.plan)
         self._jobs[0] = room.network.add(plan)
         self._known.append(self._jobs[0])
         self._sum_all()
         room.check_links(self._known, self._where)
+
+    def _check_another(self, old: Plan, new: dict[str, Any], epoch: int) -> None:
+        """Raises Wrong if the job has had this epoch before."""
+        if epoch == old.epoch:
+            left = [name for name in old.workers if name not in new["workers"]]
+            whose = f"a packet of {left[0]}, which has left, or one that is late," if left else "a packet that is late"
+            message = f"job {old.job} has epoch {epoch} after its change, as before: {whose}"
+            raise Wrong(f"{message} cannot be told from a current one. Use another epoch", self._where)
+        if epoch in [plan.epoch for plan in self._old]:
+            before = ", ".join(str(plan.epoch) for plan in (*self._old, old))
+            message = f"job {old.job} has had the epochs {before}, and change returned {epoch} again, for"
+            message += f" {len(new['workers'])} workers and root {new['root']}: a late packet of that time cannot be"
+            raise Wrong(f"{message} told from a current one. Each change needs an epoch never used before", self._where)
 
     def late(self) -> None:
         """Sends packets of the first job's old epoch, which must be refused."""
@@ -298,6 +329,7 @@ _TITLES: Final = (
     ("forger", "forged", "forged packets are refused"),
     ("epochs", "change", "one changes while the other goes on"),
     ("epochs", "late", "late packets are refused"),
+    ("epochs", "back", "it changes again, and back"),
 )
 
 

@@ -406,6 +406,35 @@ def check_order(book: Book, job: int, epoch: int, where: str) -> None:
             )
 
 
+def copies_of(book: Book, plan: Plan) -> dict[str, tuple[int, list[int]]]:
+    """Returns a plan's multicast group and its replication ids by switch, as table job has them now."""
+    copies = {}
+    for name in plan.by_switch:
+        row = book.jobs(name).get((plan.job, plan.epoch))
+        if row is not None:
+            number = row.params["group"]
+            copies[name] = number, [rid for _, rid in book.group(name, number) or ()]
+    return copies
+
+
+def check_no_copies(book: Book, old: Plan, copies: dict[str, tuple[int, list[int]]], where: str) -> None:
+    """Raises Wrong if a group or replication id of an old plan is still there, and no entry needs it any more."""
+    for name, (number, rids) in copies.items():
+        used = {row.params["group"] for row in book.jobs(name).values()}
+        taken = {rid for group in used for _, rid in book.group(name, group) or ()}
+        problem = f"{name}: job {old.job} has left epoch {old.epoch}, and"
+        for rid in rids:
+            row = book.replica(name, rid)
+            if row is not None and rid not in taken:
+                node = old.topology.by_ip.get(row.params.get("ip", 0))
+                whose = "" if node is None else f", the copy for {node.name}"
+                problem += f" its entry of table replica for id {rid}{whose}, is still there"
+                raise Wrong(f"{problem}: no group copies with it. Delete all entries of the old epoch", where)
+        if number not in used and book.group(name, number) is not None:
+            problem += f" its multicast group {number} is still there"
+            raise Wrong(f"{problem}: no entry of table job names it. Delete all entries of the old epoch", where)
+
+
 def check_gone(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -> None:
     """Raises Wrong if a living switch has entries of table job for another epoch of a plan's job."""
     for switch in plan.topology.switches:
