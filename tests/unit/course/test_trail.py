@@ -5,11 +5,12 @@ import re
 import pytest
 
 from p4reduce_course.frame.report import Wrong
+from p4reduce_course.python_trail import where_in_python
 from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import SandboxSwitches
 from p4reduce_course.sandbox.trail import TrailStep
-from p4reduce_course.trail import Departure, Trail, where_in_python
+from p4reduce_course.trail import Departure, Trail
 from tests.support.labs import SOLUTIONS
 
 DATA = bytes.fromhex("02aa00000001 02bb00000001".replace(" ", ""))

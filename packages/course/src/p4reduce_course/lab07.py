@@ -40,6 +40,7 @@ from p4reduce_course.controllers.room import (
 )
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
+from p4reduce_course.python_trail import located
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_US
@@ -341,12 +342,13 @@ def grade(task: GradingTask) -> Iterator[Check]:
 
 class _Grader:
     def __init__(self, task: GradingTask, code: StudentCode) -> None:
-        self.code = code
+        self.task, self.code = task, code
         self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
         self.held, self.first_epoch = Held.of(task.personal), epoch_of(task.personal)
         self._known: dict[int, dict[str, Wrong]] = {}
+        self._located = not task.explain  # whether the lines of a mistake were told
 
     def steps(self) -> list[LabStep]:
         return [
@@ -380,8 +382,10 @@ class _Grader:
                         raise over
                     act()
                 except Wrong as wrong:
-                    label = f"network-{number + 1}-{name}"
-                    findings[name] = self.code.shown(play.shown(wrong, self.home, label), self.home, label)
+                    label, told = f"network-{number + 1}-{name}", wrong
+                    if not self._located:
+                        self._located, told = True, located(self.task, FILE, self.code, wrong)
+                    findings[name] = self.code.shown(play.shown(told, self.home, label), self.home, label)
                     if name != "entries":  # later acts show what wrong entries cause
                         over = findings[name]
             return findings

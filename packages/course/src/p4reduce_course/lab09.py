@@ -20,10 +20,10 @@ from p4reduce.workers.training.digits import Dataset, Mlp
 from p4reduce_course.culprit import placed, repeated
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
+from p4reduce_course.python_trail import trail_of
 from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode, Untold
-from p4reduce_course.trail import trail_of
 
 # Ranks of a training: the student's code runs in one process per rank, and P4 switches in virtual time join them.
 

@@ -17,6 +17,7 @@ from p4reduce_course.controllers.diagnose import check_apart, check_cleared, che
 from p4reduce_course.controllers.room import Held, Room, Words, drawn, epoch_of, parameters_of, plan_of, told, wired
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
+from p4reduce_course.python_trail import located
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_MS, PS_PER_US
@@ -218,12 +219,13 @@ def grade(task: GradingTask) -> Iterator[Check]:
 
 class _Grader:
     def __init__(self, task: GradingTask, code: StudentCode) -> None:
-        self.code = code
+        self.task, self.code = task, code
         self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
         self.held, self.first_epoch = Held.of(task.personal), epoch_of(task.personal)
         self._before: frozenset[str] = frozenset()  # switches of the last tree
+        self._located = not task.explain  # whether the lines of a mistake were told
 
     def steps(self) -> list[LabStep]:
         part = 100 // _MOMENTS
@@ -264,8 +266,10 @@ class _Grader:
                 play.check_end(room.sessions.dead)
                 self._before = play.switches
             except Wrong as wrong:
-                label = re.sub(r"\W+", "-", name)
-                raise self.code.shown(play.shown(wrong, self.home, label), self.home, label) from None
+                label, told = re.sub(r"\W+", "-", name), wrong
+                if not self._located:
+                    self._located, told = True, located(self.task, FILE, self.code, wrong)
+                raise self.code.shown(play.shown(told, self.home, label), self.home, label) from None
 
     # --- events between a first and a last sum
 

@@ -449,9 +449,12 @@ def _answering(answers: Sequence[Any]) -> Service:
     waiting = list(answers)
 
     def answer(*_: Any, **__: Any) -> Any:
-        if not waiting or isinstance(waiting[0], Exception):
+        if not waiting:
             raise Untold("no answer")
-        return waiting.pop(0)
+        told = waiting.pop(0)
+        if isinstance(told, Exception):
+            raise Untold(str(told))
+        return told
 
     return answer
 
