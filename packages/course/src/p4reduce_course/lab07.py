@@ -40,7 +40,7 @@ from p4reduce_course.controllers.room import (
 )
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
-from p4reduce_course.python_trail import located
+from p4reduce_course.python_trail import EntryPlace, anew_is_right, key_of, located
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_US
@@ -211,13 +211,15 @@ class ActPlay:
                 8,
                 "table peer trusts the address without the port",
             )
+            edge, place = self._edge(leaf, forger)
             yield Forgery(
                 f"{forger} sends {parent.name} a PUSH of job {first.job} in the name of {leaf}, its own switch",
                 forger,
                 packet(topology, forger, leaf, parent.name, **named, kind=PacketType.PUSH),
                 leaf,
                 16,
-                "table edge says which host stands behind a port, and nothing else may be sent on from there",
+                f"table edge says which host stands behind a port, and nothing else may be sent on from there{edge}",
+                place,
             )
         leaf, (outsider, *_) = next(iter(self._strangers(second).items()))
         named = {"job": second.job, "epoch": second.epoch, "seq": _next(self._jobs[1])}
@@ -229,6 +231,17 @@ class ActPlay:
             8,
             "a worker of one job has no part in the other",
         )
+
+    def _edge(self, leaf: str, host: str) -> tuple[str, EntryPlace]:
+        """Returns what table edge of a leaf says of a host's port, and the place of this entry."""
+        port = self.scene.topology.neighbours(leaf).index(host) + 1
+        rows = {row.match["ingress_port"]: row for row in self.room.sessions.book.rows(leaf, "edge")}
+        if port not in rows:
+            return f". {leaf} has no entry for port {port}, where {host} is", EntryPlace(leaf, "edge", action="host")
+        ip = rows[port].params["ip"]
+        node = self.scene.topology.by_ip.get(ip)
+        text = f". {leaf}'s entry for port {port}, where {host} is, has the ip of {node.name if node else hex(ip)}"
+        return text, EntryPlace(leaf, key_of("edge", port), ("ip",))
 
     def _strangers(self, plan: Plan) -> dict[str, list[str]]:
         """Returns workers that belong to the first job only, by their switch."""
@@ -359,33 +372,42 @@ class _Grader:
 
     def _check(self, number: int, act: str) -> None:
         if number not in self._known:
-            self._known[number] = self._played(number)
+            self._known[number] = self._played(self.code, number)
         wrong = self._known[number].get(act)
         if wrong is not None:
             raise wrong
 
-    def _played(self, number: int) -> dict[str, Wrong]:
+    def _told(self, wrong: Wrong, number: int, act: str) -> Wrong:
+        """Returns a finding, the first one with the lines that led to it."""
+        if self._located:
+            return wrong
+        self._located = True
+        if number:
+            with StudentCode(Path(self.path)) as code:
+                if act not in self._played(code, number):
+                    return anew_is_right(self.task, FILE, "install", wrong)
+        return located(self.task, FILE, self.code, wrong)
+
+    def _played(self, code: StudentCode, number: int) -> dict[str, Wrong]:
         """Returns the findings of a network, by act."""
         scene = draw(self.draws, number)
         with Room(scene.topology, self.held, edges=False) as room:
 
             def ask(name: str, *arguments: Any) -> Any:
-                return self.code.call(name, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
+                return code.call(name, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
 
             findings: dict[str, Wrong] = {}
             over: Wrong | None = None
             play = ActPlay(scene, room, ask, self.first_epoch, self.path)
-            self.code.begin()
+            code.begin()
             for name, act in play.acts():
                 try:
                     if over is not None:
                         raise over
                     act()
                 except Wrong as wrong:
-                    label, told = f"network-{number + 1}-{name}", wrong
-                    if not self._located:
-                        self._located, told = True, located(self.task, FILE, self.code, wrong)
-                    findings[name] = self.code.shown(play.shown(told, self.home, label), self.home, label)
+                    label, told = f"network-{number + 1}-{name}", self._told(wrong, number, name)
+                    findings[name] = code.shown(play.shown(told, self.home, label), self.home, label)
                     if name != "entries":  # later acts show what wrong entries cause
                         over = findings[name]
             return findings

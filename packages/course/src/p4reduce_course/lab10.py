@@ -17,7 +17,7 @@ from p4reduce_course.controllers.diagnose import check_apart, check_cleared, che
 from p4reduce_course.controllers.room import Held, Room, Words, drawn, epoch_of, parameters_of, plan_of, told, wired
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
-from p4reduce_course.python_trail import located
+from p4reduce_course.python_trail import anew_is_right, located
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_MS, PS_PER_US
@@ -250,14 +250,31 @@ class _Grader:
         ]
 
     def _played(self, name: str, act: Callable[[ControllerPlay], None]) -> None:
+        """Plays a network. Raises Wrong, the first time with the lines that led to it."""
+        wrong = self._outcome(self.code, name, act)
+        if wrong is None:
+            return
+        if self._located or not self._before:
+            raise wrong if self._located else self._told(wrong)
+        with StudentCode(Path(self.path)) as code:
+            anew = self._outcome(code, name, act) is None
+        self._located = True
+        raise anew_is_right(self.task, FILE, "start", wrong) if anew else located(self.task, FILE, self.code, wrong)
+
+    def _told(self, wrong: Wrong) -> Wrong:
+        self._located = True
+        return located(self.task, FILE, self.code, wrong)
+
+    def _outcome(self, code: StudentCode, name: str, act: Callable[[ControllerPlay], None]) -> Wrong | None:
+        """Returns what is wrong with a network, in a process of the student's."""
         ground = draw(self.draws, name)
         with Room(ground.topology, self.held) as room:
 
             def ask(function: str, *arguments: Any) -> Any:
-                return self.code.call(function, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
+                return code.call(function, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
 
             play = ControllerPlay(ground, room, ask, self.first_epoch, self.path)
-            self.code.begin()
+            code.begin()
             try:
                 play.begin()
                 play.sum()
@@ -266,10 +283,9 @@ class _Grader:
                 play.check_end(room.sessions.dead)
                 self._before = play.switches
             except Wrong as wrong:
-                label, told = re.sub(r"\W+", "-", name), wrong
-                if not self._located:
-                    self._located, told = True, located(self.task, FILE, self.code, wrong)
-                raise self.code.shown(play.shown(told, self.home, label), self.home, label) from None
+                label = re.sub(r"\W+", "-", name)
+                return code.shown(play.shown(wrong, self.home, label), self.home, label)
+            return None
 
     # --- events between a first and a last sum
 

@@ -102,6 +102,29 @@ def located(task: GradingTask, name: str, code: StudentCode, wrong: Wrong) -> Wr
     return Wrong(facts_first(finding.said, steps), finding.where, finding.look, finding.files) if steps else wrong
 
 
+def anew_is_right(task: GradingTask, name: str, function: str, wrong: Wrong) -> Wrong:
+    """Returns a finding about a network that is right in a new process, with what the file keeps from call to call."""
+    said = (
+        f"{wrong.finding.said}. In a new process the same network is right: {function} must forget the network before"
+    )
+    try:
+        tree = ast.parse((task.answers / name).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, SyntaxError, ValueError, RecursionError):
+        tree = ast.Module([], [])
+    if kept := _kept(tree, function):
+        said += f". {function} does not empty {', '.join(kept)}"
+    return Wrong(said, wrong.finding.where, wrong.finding.look, wrong.finding.files)
+
+
+def _kept(tree: ast.Module, function: str) -> list[str]:
+    """Returns variables of a module that hold something from call to call, and that a function does not set anew."""
+    holds = [node for node in tree.body if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant)]
+    names = [target.id for node in holds for target in node.targets if isinstance(target, ast.Name)]
+    begins = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
+    code = "\n".join(ast.unparse(node) for node in begins)
+    return [name for name in names if not re.search(rf"\b{name}\s*(\.clear\(|=(?!=))|\bdel {name}\b", code)]
+
+
 def where_in_python(text: str, steps: Sequence[LineStep], given: str = "", wrong: Wrong | None = None) -> str:
     """Returns sentences about how the last call came to its result; empty if nothing is known.
 
@@ -640,7 +663,7 @@ def _read_parts(node: ast.stmt) -> list[ast.AST]:
 
 def _loaded(target: ast.expr) -> ast.AST:
     """Returns a target as what is read from it."""
-    return ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else target
+    return ast.copy_location(ast.Name(target.id, ast.Load()), target) if isinstance(target, ast.Name) else target
 
 
 def _names_in(part: ast.AST) -> list[tuple[str, str]]:

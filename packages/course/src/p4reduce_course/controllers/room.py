@@ -33,6 +33,7 @@ from p4reduce.workers.wire import PacketType, headers, pack
 from p4reduce_course.controllers.diagnose import Book
 from p4reduce_course.frame.lab import Draws
 from p4reduce_course.frame.report import LOOK, TooSlow, Wrong, counted
+from p4reduce_course.python_trail import EntryPlace, WrongEntry
 from p4reduce_course.sandbox.process import Untold
 from p4switch.base.event_loop import EventLoopThread
 from p4switch.base.values import PS_PER_MS, PS_PER_US
@@ -599,6 +600,7 @@ class Forgery:
         host, frame: the host that sends it, and the packet.
         switch, reason: the switch that must refuse it, and the reason.
         otherwise: the student's mistake if the switch does not refuse the packet.
+        place: the entry that would be wrong then.
     """
 
     said: str
@@ -607,6 +609,7 @@ class Forgery:
     switch: str
     reason: int
     otherwise: str
+    place: EntryPlace | None = None
 
 
 def packet(
@@ -648,8 +651,11 @@ def check_refused(room: Room, forgery: Forgery, where: str) -> None:
     if refusals == {(forgery.switch, forgery.reason): 1}:
         return
     wanted = f"{forgery.switch} must refuse it for reason {forgery.reason}, {REASONS[forgery.reason]}"
-    if not refusals:
-        raise Wrong(f"{forgery.said}: it was taken in. {wanted}: {forgery.otherwise}", where)
-    (switch, reason), _ = next(iter(refusals.items()))
-    problem = f"{forgery.said}: {switch} refused it for reason {reason}, {REASONS[reason]}"
-    raise Wrong(f"{problem}. {wanted}: {forgery.otherwise}", where)
+    problem = f"{forgery.said}: it was taken in"
+    if refusals:
+        (switch, reason), _ = next(iter(refusals.items()))
+        problem = f"{forgery.said}: {switch} refused it for reason {reason}, {REASONS[reason]}"
+    problem += f". {wanted}: {forgery.otherwise}"
+    if forgery.place is not None:
+        raise WrongEntry(problem, where, forgery.place)
+    raise Wrong(problem, where)

@@ -41,6 +41,10 @@ class Untold(Exception):
     """An exception that a service raises in the student's code."""
 
 
+class NoAnswer(Exception):
+    """A service has no answer: the call of the student's code ends, and what its lines did is kept."""
+
+
 class GraderProcess(Protocol):
     """A process that the grader has started, with the methods of ``subprocess.Popen``."""
 
@@ -229,6 +233,8 @@ class Apart(Closable, ABC):
                 value = service(method, *arguments, **named)
                 self._write({"value": value})
                 self._given.append(value)
+            except NoAnswer:
+                self._write({"over": True})
             except (Untold, TypeError, KeyError, ValueError, MessageError) as error:
                 self._write({"problem": str(error)})
                 self._given.append(RuntimeError(str(error)))
@@ -450,7 +456,7 @@ def _answering(answers: Sequence[Any]) -> Service:
 
     def answer(*_: Any, **__: Any) -> Any:
         if not waiting:
-            raise Untold("no answer")
+            raise NoAnswer
         told = waiting.pop(0)
         if isinstance(told, Exception):
             raise Untold(str(told))
