@@ -19,7 +19,7 @@ from p4reduce_course.culprit import facts_first, lines_left
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import GradingTask
 from p4reduce_course.frame.report import Wrong
-from p4reduce_course.sandbox.lines import ENTRY, IF
+from p4reduce_course.sandbox.lines import ENTRY, IF, MODULE
 from p4reduce_course.sandbox.process import LineStep, StudentCode
 from p4reduce_course.trail import sentences
 
@@ -35,8 +35,12 @@ _OTHERS: Final = 4
 """most switches in a text"""
 _FIRST: Final = 11
 """most lines that ran, of what is followed"""
+_OF_ENTRY: Final = 7
+"""the same, of an entry of which one part is wrong"""
 _EARLIER: Final = 4
 """distance, in lines, of what a variable held before something was added to it, and of what the first call set"""
+_INSIDE: Final = 1.6
+"""distance of the last line of a function that a line calls"""
 _MOST: Final = 13
 """most sentences"""
 _ASKS: Final = ("insert", "delete", "read", "slot", "open")
@@ -312,7 +316,7 @@ class _Slice:
 
     def _followed(self, begin: Sequence[int], fields: Sequence[str] = ()) -> Iterator[str]:
         """Yields the lines that made the values of some steps, nearest first; then lines that would have set them."""
-        waiting: list[tuple[int, int, tuple[str, ...]]] = [(0, place, tuple(fields)) for place in begin]
+        waiting: list[tuple[float, int, tuple[str, ...]]] = [(0.0, place, tuple(fields)) for place in begin]
         seen, would = set(begin), list[tuple[str, int, int]]()
         roots, told = {self._root(place) for place in begin}, 0
         while waiting and len(seen) < _SEEN:
@@ -326,16 +330,17 @@ class _Slice:
             for at in reversed(self._returned(place, node, about)):
                 if at not in seen:
                     seen.add(at)
-                    waiting.append((depth + 1, at, about))
+                    waiting.append((depth + _INSIDE, at, about))
             own = _changed(node)
             for source in sources:
                 if source.place not in seen:
                     seen.add(source.place)
                     early = self._root(source.place) == self.steps[0].call and self.steps[0].call not in roots
-                    later = _EARLIER if source.name in own or early else 1
+                    held = self.steps[source.place].name.startswith(f"{MODULE}.")
+                    later = _EARLIER if source.name in own or early or held else 1
                     waiting.append((depth + later, source.place, source.fields))
                 would.append((source.name, source.place, place))
-            if told >= _FIRST:
+            if told >= (_FIRST if not fields else _OF_ENTRY):
                 break
         kept = (sentence for item in would for sentence in self._would(*item))
         yield from islice(kept, _WOULD)
@@ -353,6 +358,8 @@ class _Slice:
         """Returns what the line of a step set or returned; empty if it was told, or only passes a value on."""
         step = self.steps[place]
         node = self._node(step.line)
+        if given := self._given(place):
+            return given
         if node is None or step.line in self.told or _moves(node) or step.name.startswith("<"):
             return ""
         self.told.add(step.line)
@@ -364,6 +371,31 @@ class _Slice:
         if isinstance(node, ast.Return):
             return f"{self._at(step.line, fields)} returns {step.value}{values}{since}"
         return ""
+
+    def _given(self, place: int) -> str:
+        """Returns the line that gives a parameter, if it computes the argument; empty for any other step."""
+        step = self.steps[place]
+        argument = self._argument(step)
+        node = self._node(step.from_)
+        if argument is None or node is None or isinstance(argument, ast.Name) or node.lineno in self.told:
+            return ""
+        if not (sources := self._parameter(place, ())):
+            return ""
+        self.told.add(node.lineno)
+        return f"{step.name} is what {self._at(step.from_)} gives: {step.value}{self._shown(sources)}"
+
+    def _argument(self, step: LineStep) -> ast.expr | None:
+        """Returns the argument for a parameter; None for a step that sets no parameter."""
+        function, node = self._functions.get(step.line), self._node(step.from_)
+        if function is None or not step.name or step.name.startswith("<") or step.above < 0 or node is None:
+            return None
+        names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+        for call in ast.walk(node):
+            if isinstance(call, ast.Call) and _called(call) == function.name:
+                given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+                own = names[1:] if names[:1] == ["self"] else names
+                return (given | dict(zip(own, call.args, strict=False))).get(step.name)
+        return None
 
     def _returned(self, place: int, node: ast.stmt | None, fields: Sequence[str]) -> list[int]:
         """Returns the places where calls in a statement returned, before a step; of some keys, if there are any."""
@@ -408,26 +440,13 @@ class _Slice:
     def _parameter(self, place: int, fields: Sequence[str]) -> list[_Source]:
         """Returns where the argument for a parameter came from; nothing for a step that set no parameter."""
         step = self.steps[place]
-        function = self._functions.get(step.line)
-        if function is None or not step.name or step.name.startswith("<") or step.above < 0:
-            return []
-        node = self._node(step.from_)
-        names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
-        calls = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)] if node is not None else []
-        for call in calls:
-            if _called(call) != function.name:
-                continue
-            given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-            own = names[1:] if names[:1] == ["self"] else names
-            given |= dict(zip(own, call.args, strict=False))
-            sources = []
-            for name, key in _names_in(given[step.name]) if step.name in given else ():
-                keys = (key,) if key else tuple(fields)
-                at = self._origin(place, step.above, name, keys)
-                if at is not None:
-                    sources.append(_Source(name, at, keys if self.steps[at].value.startswith("{") else ()))
-            return sources
-        return []
+        argument, sources = self._argument(step), list[_Source]()
+        for name, key in _names_in(argument) if argument is not None else ():
+            keys = (key,) if key else tuple(fields)
+            at = self._origin(place, step.above, name, keys)
+            if at is not None:
+                sources.append(_Source(name, at, keys if self.steps[at].value.startswith("{") else ()))
+        return sources
 
     def _origin(self, place: int, call: int, name: str, fields: Sequence[str] = ()) -> int | None:
         """Returns the place of the last step before another one that set a variable of a call, or an attribute.
@@ -442,6 +461,9 @@ class _Slice:
                 last = at if last is None else last
                 if not fields or attribute or not step.value.startswith("{") or self._has(step.line, fields):
                     return at
+        if last is None and not attribute:
+            held = f"{MODULE}.{name}"
+            last = next((at for at in range(place - 1, -1, -1) if self.steps[at].name == held), None)
         return last
 
     def _has(self, line: int, fields: Sequence[str]) -> bool:

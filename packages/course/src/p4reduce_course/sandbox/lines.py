@@ -30,6 +30,8 @@ _ASKS: Final = "Stub.__getattr__.<locals>.call"
 """the function of ``sandbox.child`` that asks the grader"""
 IF: Final = "<if>"
 """name of a step that tells whether the condition in a line is true"""
+MODULE: Final = "module"
+"""stands before the names of variables of the module that hold something"""
 ENTRY: Final = "<entry>"
 """name of a step in which a function made an entry for a switch; its value is the entry's number"""
 
@@ -42,7 +44,8 @@ def trailed(function: Callable[..., Any], given: Sequence[Any], file: str) -> li
     """Calls a function; returns steps of the lines of a file.
 
     A step is: number of the call that it is in, of the call above (-1: none), line, line there, name, value.
-    The name of what a call returns is empty; attributes of ``self`` have the name of their class before them. Names of
+    The name of what a call returns is empty; attributes of ``self`` have the name of their class before them. `MODULE`
+    stands before variables of the module. Names of
     other steps are in angle brackets: `IF`, `ENTRY`, and calls of the grader's objects, as ``<p4rt.insert>``. Their
     values tell the arguments; for each entry of a call: switch, number of the entry (-1: no function made it), key.
     """
@@ -65,6 +68,7 @@ class _Lines:
         self._places: list[tuple[int, int]] = []  # for each call, that above, and the line there
         self._entries: list[Any] = []  # kept, so that no other object gets their id
         self._tests = _tests_of(file)
+        self._module: dict[str, str] = {}  # states of its variables
 
     def called(self, frame: FrameType, event: str, _: Any) -> Any:
         if event != "call" or frame.f_code.co_name.startswith("<"):
@@ -91,6 +95,11 @@ class _Lines:
                 if known.get(name) != state:
                     known[name] = state
                     self.steps.append([number, parent, at, from_, name, text])
+            for name, text, state in _held(frame):
+                if self._module.get(name) != state:
+                    if name in self._module:
+                        self.steps.append([number, parent, at, from_, name, text])
+                    self._module[name] = state
             if at in self._tests and (event == "line" or (event == "return" and not raised)):
                 last, body, end = self._tests[at]
                 if event == "return" or not at <= frame.f_lineno <= last or body == at:
@@ -159,6 +168,15 @@ def _values(frame: FrameType) -> Iterator[tuple[str, str, str]]:
         else:
             text = shown(value)
             yield name, text, _state(value, text)
+
+
+def _held(frame: FrameType) -> Iterator[tuple[str, str, str]]:
+    """Yields names, values and states of what a module holds, as far as a function uses it."""
+    for name in frame.f_code.co_names:
+        value = frame.f_globals.get(name)
+        if isinstance(value, dict | list | set):
+            text = shown(value)
+            yield f"{MODULE}.{name}", text, _state(value, text)
 
 
 def _state(value: Any, text: str) -> str:
