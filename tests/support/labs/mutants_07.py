@@ -101,7 +101,7 @@ MUTANTS = [
         F,
         'for switch, entries in given["written", old["job"]].items():',
         "for switch, entries in [pair for key in list(given) if key[0] == 'written' for pair in given[key].items()]:",
-        ("was deleted or written over while job 749 adds up",),
+        ("was deleted or written over while job 701 adds up",),
         "epochs",
     ),
     Mutant(
@@ -177,6 +177,14 @@ MUTANTS = [
         F,
         SAME[0],
         '"epoch": FIRST_EPOCH + len(job["workers"])',
+        ("after its change, as before", "Use another epoch"),
+        "epochs",
+    ),
+    Mutant(
+        "two epochs by turns",
+        F,
+        SAME[0],
+        '"epoch": FIRST_EPOCH + fresh(("epoch", job["job"])) % 2',
         ("again, for", "Each change needs an epoch never used before"),
         "epochs",
     ),

@@ -308,18 +308,6 @@ class Backward:
         """Number of elements of all tensors."""
         return sum(self.sizes)
 
-    def ready_seconds(self, elements: int) -> float:
-        """Returns the time in seconds after which so many elements are ready at every rank."""
-        latest = 0.0
-        for order in self.orders:
-            now, count = 0.0, 0
-            for index in order:
-                if count >= elements:
-                    break
-                now, count = now + self.seconds[index], count + self.sizes[index]
-            latest = max(latest, now)
-        return latest
-
     def bound_seconds(self, net: Net) -> float:
         """Returns a lower bound in seconds: all that becomes ready at t or later must cross a link after t."""
         ready = [0.0] * len(self.sizes)
@@ -443,12 +431,10 @@ def explained_time(back: Backward, ran: RanksRun, net: Net, took: float) -> str:
     if first > computing / 2:
         text = f"the backward pass took {computing * 1e6:.0f} us, and the first of {counted(len(calls), 'call')} was"
         text += f" started after {first * 1e6:.0f} us"
-        if calls[0].elements < back.elements / 2:
-            soonest = back.ready_seconds(calls[0].elements)
-            text += f". It has {calls[0].elements} numbers, and so many were ready after {soonest * 1e6:.0f} us at all"
+        if (count := calls[0].elements) < back.elements / 2:
+            ready = f"so many were ready after {computing * count / back.elements * 1e6:.0f} us"
             return (
-                f"{text} ranks: the first bucket waits for tensors that are ready late. Those of the last indices come"
-                " first"
+                f"{text}. It has {count} numbers, and {ready}: its tensors are ready late. The last index comes first"
             )
         return f"{text}. Links are idle until then: smaller buckets, each started when it is full"
     return f"{len(calls)} calls of {each:.0f} numbers. What is ready is to be sent while the backward pass goes on"

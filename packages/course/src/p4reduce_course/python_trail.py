@@ -108,7 +108,7 @@ def located(task: GradingTask, name: str, code: StudentCode, wrong: Wrong) -> Wr
 
 def anew_is_right(task: GradingTask, name: str, function: str, wrong: Wrong) -> Wrong:
     """Returns a finding about a network that is right in a new process, with what the file keeps from call to call."""
-    said = (
+    text = (
         f"{wrong.finding.said}. In a new process the same network is right: {function} must forget the network before"
     )
     try:
@@ -116,8 +116,8 @@ def anew_is_right(task: GradingTask, name: str, function: str, wrong: Wrong) -> 
     except (OSError, UnicodeDecodeError, SyntaxError, ValueError, RecursionError):
         tree = ast.Module([], [])
     if kept := _kept(tree, function):
-        said += f". {function} does not empty {', '.join(kept)}"
-    return Wrong(said, wrong.finding.where, wrong.finding.look, wrong.finding.files)
+        text += f". {function} does not empty {', '.join(kept)}"
+    return Wrong(text, wrong.finding.where, wrong.finding.look, wrong.finding.files)
 
 
 def _kept(tree: ast.Module, function: str) -> list[str]:
@@ -539,8 +539,8 @@ class _Slice:
 
     def _inputs_of(self, expression: ast.AST, place: int) -> str:
         call = self.steps[place].call
-        found = [(name, self._origin(place + 1, call, name)) for name, _ in _names_in(expression)]
-        return self._shown([_Source(name, at) for name, at in dict(found).items() if at is not None])
+        origins = {name: self._origin(place + 1, call, name) for name, _ in _names_in(expression)}
+        return self._shown([_Source(name, at) for name, at in origins.items() if at is not None])
 
     def _shown(self, sources: Sequence[_Source]) -> str:
         values = {source.name: self.steps[source.place].value for source in sources}
@@ -584,13 +584,13 @@ class _Slice:
 
     @cached_property
     def _function_of(self) -> dict[int, ast.FunctionDef]:
-        found: dict[int, ast.FunctionDef] = {}
+        innermost: dict[int, ast.FunctionDef] = {}
         for function in self._functions.values():
             for inner in ast.walk(function):
-                known = found.get(id(inner))
+                known = innermost.get(id(inner))
                 if known is None or known.lineno < function.lineno:
-                    found[id(inner)] = function
-        return found
+                    innermost[id(inner)] = function
+        return innermost
 
     @cached_property
     def _around(self) -> dict[int, tuple[ast.stmt, ...]]:
