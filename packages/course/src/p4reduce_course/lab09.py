@@ -433,9 +433,7 @@ def explained_time(back: Backward, ran: RanksRun, net: Net, took: float) -> str:
         text += f" started after {first * 1e6:.0f} us"
         if (count := calls[0].elements) < back.elements / 2:
             ready = f"so many were ready after {computing * count / back.elements * 1e6:.0f} us"
-            return (
-                f"{text}. It has {count} numbers, and {ready}: its tensors are ready late. The last index comes first"
-            )
+            return f"{text}. It has {count} numbers, and {ready}: its tensors are late. The last index comes first"
         return f"{text}. Links are idle until then: smaller buckets, each started when it is full"
     return f"{len(calls)} calls of {each:.0f} numbers. What is ready is to be sent while the backward pass goes on"
 

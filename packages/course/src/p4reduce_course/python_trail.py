@@ -216,7 +216,7 @@ class _Slice:
 
     def _made(self, inserted: int) -> int:
         """Returns the place where an inserted entry was made, or that of the insert."""
-        number = self.steps[inserted].value.split(" ", 2)[1]
+        number = self.steps[inserted].value.partition(" ")[2].partition(" ")[0]
         made = [at for at in range(inserted) if self.steps[at].name == ENTRY and self.steps[at].value == number]
         return made[-1] if made else inserted
 
@@ -350,7 +350,7 @@ class _Slice:
         call, at = self.steps[place].call, place
         while at >= 0 and self.steps[at].above >= 0:
             above = self.steps[at].above
-            at = next((n for n in range(at, -1, -1) if self.steps[n].call == above), -1)
+            at = next((n for n in range(at - 1, -1, -1) if self.steps[n].call == above), -1)
             call = above
         return call
 

@@ -7,6 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -18,8 +19,8 @@ MOST: Final = 4000
 _SHOWN: Final = 40
 """most characters of a value"""
 _FEW: Final = 32
-_STATE: Final = 600
-"""most members, and characters of their text, by which values are told apart"""
+_STATE: Final = 80
+"""most members, and characters of each, by which values are told apart"""
 _WIDE: Final = 60
 """most characters of a dict"""
 _MEMBERS: Final = 3
@@ -175,14 +176,28 @@ def _held(frame: FrameType) -> Iterator[tuple[str, str, str]]:
     for name in frame.f_code.co_names:
         value = frame.f_globals.get(name)
         if isinstance(value, dict | list | set):
+            members = value.values() if isinstance(value, dict) else value
+            if not all(map(shown, islice(members, 1))):
+                continue  # objects, whose attributes are told where they are set
             text = shown(value)
             yield f"{MODULE}.{name}", text, _state(value, text)
 
 
 def _state(value: Any, text: str) -> str:
-    if isinstance(value, dict | list | tuple | set):
-        return f"{len(value)} {value!r:.{_STATE}}" if len(value) <= _FEW else f"{len(value)} {text}"
+    """Returns a text that tells a value from others: of what holds others, also the sizes of these."""
+    if isinstance(value, dict):
+        return f"{len(value)} {[(_brief(key), _brief(member)) for key, member in islice(value.items(), _FEW)]}"
+    if isinstance(value, list | tuple | set):
+        return f"{len(value)} {[_brief(member) for member in islice(value, _FEW)]}"
     return text
+
+
+def _brief(member: Any) -> str:
+    if isinstance(member, str | int | float | None):
+        return f"{member!r:.{_STATE}}"
+    if isinstance(member, tuple) and len(member) <= _MEMBERS:
+        return f"{[_brief(inner) for inner in member]}"
+    return f"{len(member)}" if isinstance(member, dict | list | tuple | set) else shown(member)
 
 
 def shown(value: Any) -> str:
