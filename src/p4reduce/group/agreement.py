@@ -5,25 +5,27 @@ that it returns: ``runs/virtual/survival.py`` in virtual time, ``runs/real/coord
 
 | phase | the group waits for | what ends it |
 |---|---|---|
-| ``REST`` | news | a member or its tree is lost; all members have stopped for a newcomer |
-| ``ASKING`` | members to stop and to say what they have finished | all have answered |
-| ``INSTALLING`` | the next tree, beside the old one | it is installed |
-| ``STUCK`` | the reason why a switch did not take a tree | news |
-| ``GIVING`` | the result that one member has and others lack | it is there |
+| ``rest`` | news | a member or its tree is lost; all members have stopped for a newcomer |
+| ``asking`` | members to stop and to say what they have finished | all have answered |
+| ``installing`` | the next tree, beside the old one | it is installed, or there is news of the switch that refused it |
+| ``giving`` | the result that one member has and others lack | it is there |
 
 Then the decision is made: it is written to the journal, and all members are told. Until then it does not count, so
-after another loss all begins anew with ``ASKING``, in a new term. Such a decision also admits a member that joins.
+after another loss all begins anew with ``asking``, in a new term. Such a decision also admits a member that joins.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from typing import Final, Literal, Protocol
 
+from p4reduce.group.backend import FloatArray
 from p4reduce.group.errors import ClusterError, CollectiveError, FallenApartError
-from p4reduce.group.membership import Leases, MembershipDecision, OnFailure, Reach, SurvivorAnswer, cannot_redo, decide
+from p4reduce.group.membership import Leases, MembershipDecision, OnFailure, Outcome, Reach, SurvivorAnswer, cannot_redo
 
 PARTED: Final = "ended its connection"
+
+GivenResult = tuple[FloatArray, str | None]
+"""result of a member that others lack, and the error that it has, or None"""
 
 # Events. Members are ranks of the start, or ranks that joined later; times are in the unit of the leases.
 
@@ -33,13 +35,6 @@ class Joined:
     """A rank has connected and can receive messages: a member of the start, or a rank that wants to be a member."""
 
     member: int
-
-
-@dataclass(frozen=True)
-class Alive:
-    """Signs of life have come from these members."""
-
-    members: Collection[int]
 
 
 @dataclass(frozen=True)
@@ -55,13 +50,6 @@ class Beat:
     """term of the last ``hold`` that it has received, or None"""
     rests: bool
     """whether the operation that it has called has not begun yet"""
-
-
-@dataclass(frozen=True)
-class Unheard:
-    """Time (in the unit of the leases) during which the coordinator did not read its connections."""
-
-    time: int
 
 
 @dataclass(frozen=True)
@@ -85,14 +73,6 @@ class Left:
 
 
 @dataclass(frozen=True)
-class BlamedMembers:
-    """Answer to ``Blame``: the members that others wait for. ``again``: when to ask again if that was not enough."""
-
-    members: Collection[int]
-    again: int | None = None
-
-
-@dataclass(frozen=True)
 class Damaged:
     """A link or a switch is down, or a switch has restarted; ``Ground`` knows this already."""
 
@@ -106,6 +86,7 @@ class Answered:
     member: int
     term: int
     answer: SurvivorAnswer | None
+    given: GivenResult | None = None
 
 
 @dataclass(frozen=True)
@@ -120,19 +101,9 @@ class Built:
     known_by: int | None = None
 
 
-Event = Joined | Alive | Beat | Unheard | ProcessEnded | Left | BlamedMembers | Damaged | Answered | Built
+Event = Joined | Beat | ProcessEnded | Left | Damaged | Answered | Built
 
 # Actions: what the driver has to do, in this order.
-
-
-@dataclass(frozen=True)
-class Blame:
-    """Find the members that others wait for, as leases have run out; answer first of all by ``BlamedMembers``.
-
-    ``asked``: members whose answers are still missing.
-    """
-
-    asked: frozenset[int]
 
 
 Kind = Literal["prepare", "hold", "give", "excluded", "refused", "released"]
@@ -161,16 +132,13 @@ class Tell:
 class Install:
     """Lay out and install the tree of the members ``decision.after`` beside the current one."""
 
-    epoch: int
     decision: MembershipDecision
     """The decision as it will be made if nothing else happens."""
 
 
 @dataclass(frozen=True)
 class Abandon:
-    """Remove the tree of this epoch, which no member was told of."""
-
-    epoch: int
+    """Remove the tree of the last ``Install``, which no member was told of."""
 
 
 @dataclass(frozen=True)
@@ -179,20 +147,13 @@ class Commit:
 
     decision: MembershipDecision
     lacking: frozenset[int]
-    """Members that need the result that ``decision.holder`` gave."""
+    """Members that need the result ``given``, that of ``decision.holder``."""
+    given: GivenResult | None
     noticed: tuple[int, int]
     """When the first and the last event that led to the decision became known."""
 
 
-@dataclass(frozen=True)
-class Abort:
-    """End the run, as the group must not change."""
-
-    lost: Mapping[int, str]
-    cause: str
-
-
-Action = Blame | Tell | Install | Abandon | Commit | Abort
+Action = Tell | Install | Abandon | Commit
 
 
 class Ground(Protocol):
@@ -214,14 +175,8 @@ class Ground(Protocol):
         """Return why no tree of these members fits beside the one in use, or None if one fits."""
 
 
-class AgreementPhase(Enum):
-    """The phases of the table in the module's docstring."""
-
-    REST = auto()
-    ASKING = auto()
-    INSTALLING = auto()
-    STUCK = auto()
-    GIVING = auto()
+AgreementPhase = Literal["rest", "asking", "installing", "giving"]
+"""phases of the table in the module's docstring"""
 
 
 class Agreement:
@@ -232,7 +187,7 @@ class Agreement:
     ) -> None:
         self.members = tuple(members)
         self.leases = leases
-        self.phase = AgreementPhase.REST
+        self.phase: AgreementPhase = "rest"
         self.term = 0
         """number of the latest question to members"""
         self.epoch = epoch
@@ -242,12 +197,12 @@ class Agreement:
         """ranks that want to be members"""
         self.refused: dict[int, str] = {}
         """ranks that were not admitted, with the reason"""
+        self.blamed: Callable[[Collection[int]], Collection[int]] = tuple
+        """Function that returns the members that others wait for, given those that owe answers, once leases run out."""
         self._ground, self._on_failure = ground, on_failure
         self._actions: list[Action] = []
         self._news: list[tuple[int, str]] = []  # (time, cause) of events not acted on yet
-        self._causes: list[str] = []  # causes of the change under way
-        self._noticed: list[int] = []  # times of these causes
-        self._there = {member for member in self.members if leases.knows(member)}
+        self._causes: list[tuple[int, str]] = []  # those of the change under way; "": time alone
         self._beats: dict[int, Beat] = {}
         self._left: dict[int, int | None] = {}
         self._ending: dict[int, int] = {}  # time until which a better reason may come, by member
@@ -255,48 +210,33 @@ class Agreement:
         self._lost: Mapping[int, str] = {}
         self._answers: dict[int, SurvivorAnswer] = {}
         self._decision: MembershipDecision | None = None
+        self._given: GivenResult | None = None
         self._tree: Built | None = None  # result of the installation under way, or None
         self._explained = False  # whether there was news since the installation began
-        self._look_at: int | None = None
         self._released = False
 
     @property
     def survivors(self) -> tuple[int, ...]:
         """Return the members that are not dead."""
-        dead = self.leases.dead
-        return tuple(member for member in self.members if member not in dead)
-
-    @property
-    def news(self) -> list[str]:
-        """Return the causes that were not acted on yet."""
-        return [cause for _, cause in self._news]
+        return tuple(member for member in self.members if member not in self.leases.dead)
 
     @property
     def _have_left(self) -> bool:
         """Return whether all survivors have left."""
         return all(self._left.get(member) is not None for member in self.survivors)
 
-    @property
-    def wakes(self) -> int | None:
-        """Return the latest time of the next call of ``on``; None: no earlier than an event or the end of a lease."""
-        stuck = None if self._tree is None else self._tree.known_by
-        return min((at for at in (*self._ending.values(), stuck, self._look_at) if at is not None), default=None)
-
     def on(self, now: int, *events: Event) -> list[Action]:
         """Take in the events that happened by ``now`` (none: only time has passed); return the resulting actions.
 
-        Raises ``ClusterError`` if no group can go on, or if answers contradict each other.
+        Raises ``ClusterError`` if no group can go on, must not change, or if answers contradict each other.
         """
         self._actions = []
         for event in events:
             self._take(event, now)
         self._ending = {member: until for member, until in self._ending.items() if until > now}
-        named = [event for event in events if isinstance(event, BlamedMembers)]
-        self._look_at = None
         if self.leases.expired(now):
-            if not named:
-                return [*self._actions, Blame(frozenset(self.asked))]
-            self._look_at = named[-1].again
+            for member in self.leases.accuse(self.blamed(self.asked), now):
+                self._exclude(member, now)
         if self._have_left:
             self._abandon()
             self._news.clear()
@@ -315,43 +255,31 @@ class Agreement:
         match event:
             case Joined(member):
                 self._join(member, now)
-            case Alive(members):
-                for member in members:
-                    self.leases.heard(member, now)
             case Beat(member):
                 self._beats[member] = event
-            case Unheard(time):
-                self.leases.postpone(time)
             case ProcessEnded(member, reason, known_by):
                 self._end(member, reason, known_by, now)
             case Left(member, finished):
                 if member in self.survivors:
                     self._left.setdefault(member, finished)
-            case BlamedMembers(members):
-                for member in self.leases.accuse(members, now):
-                    self._exclude(member, now)
             case Damaged(cause):
-                self._hear(cause, now)
-            case Answered(member, term, answer):
+                self._news.append((now, cause))
+            case Answered(member, term, answer, given):
                 # The answer may be of an earlier term, or a duplicate.
-                awaited = AgreementPhase.GIVING if answer is None else AgreementPhase.ASKING
-                if self.phase is awaited and term == self.term and member in self.asked:
+                awaited = "giving" if answer is None else "asking"
+                if self.phase == awaited and term == self.term and member in self.asked:
                     self.asked.remove(member)
                     self._answers |= {} if answer is None else {member: answer}
+                    self._given = given
             case Built(epoch):
-                if self.phase is AgreementPhase.INSTALLING and epoch == self.epoch:
+                if self.phase == "installing" and epoch == self.epoch:
                     self._tree = event
-
-    def _hear(self, cause: str, now: int) -> None:
-        self._news.append((now, cause))
 
     def _join(self, member: int, now: int) -> None:
         if member in self.leases.dead:
             self._tell((member,), "excluded", self.leases.dead[member])
         elif member in self.members:
-            self._there.add(member)
-            if not self.leases.knows(member):
-                self.leases.join(member, now)
+            self.leases.join(member, now)
             if member in self.asked:
                 self._tell((member,), "prepare", self.term)
         elif member not in self.newcomers and member not in self.refused and not self.leases.knows(member):
@@ -360,20 +288,14 @@ class Agreement:
     def _end(self, member: int, reason: str, known_by: int | None, now: int) -> None:
         """Note the end of a member, or of a newcomer, which the members are not told of."""
         if self.leases.dead.get(member) == PARTED:
-            self.leases.explain(member, reason)
+            self.leases.dead[member] = reason
             self._ending.pop(member, None)
         elif member in self.members and member not in self._left:
-            if self._bury(member, reason, now):
+            if self.leases.ended(member, reason):
                 self._ending |= {} if known_by is None else {member: known_by}
-                self._hear(reason, now)
+                self._news.append((now, reason))
         elif not self.leases.knows(member):
             self._withdraw(member, reason)
-
-    def _bury(self, member: int, reason: str, now: int) -> bool:
-        """Note that a member is dead, even if it never connected; return whether that is news."""
-        if not self.leases.knows(member):
-            self.leases.join(member, now)
-        return self.leases.ended(member, reason)
 
     def _withdraw(self, member: int, reason: str) -> None:
         self.newcomers = tuple(newcomer for newcomer in self.newcomers if newcomer != member)
@@ -384,7 +306,7 @@ class Agreement:
         """Tell a member that is or may be alive that the others go on without it."""
         reason = self.leases.dead[member]
         self._tell((member,), "excluded", reason)
-        self._hear(reason, now)
+        self._news.append((now, reason))
 
     def _tell(self, ranks: tuple[int, ...], kind: Kind, content: int | str | None) -> None:
         self._actions.append(Tell(ranks, kind, content))
@@ -395,35 +317,33 @@ class Agreement:
         """Begin a change of the group if the news demands one; keep news that is not clear yet."""
         if self._on_failure == "abort" and self._ending:
             return
-        try:
-            lost, cut = self._ground.reach.lost(self.members, self.leases.dead)
-        except FallenApartError:
-            if self._ground.may_return:
-                return
-            raise
+        lost, cut = self._ground.reach.lost(self.members, self.leases.dead)
         if cut and self._ground.may_return:
             return
+        causes = "; ".join(cause for _, cause in self._news)
+        if cut and len(lost) == len(self.members) - 1:
+            raise FallenApartError(f"{causes}; the network has fallen apart: no two ranks reach each other any more")
         for member in cut:
-            self._bury(member, lost[member], now)
+            self.leases.ended(member, lost[member])
             self._tell((member,), "excluded", lost[member])
-        stopped = self.phase in {AgreementPhase.INSTALLING, AgreementPhase.GIVING}
+        stopped = self.phase in {"installing", "giving"}
         concerned = self._ground.damaged or (lost.keys() != self._lost.keys() if stopped else bool(lost))
         if concerned and self._on_failure == "abort":
-            self._actions.append(Abort(lost, "; ".join(self.news)))
-        elif concerned or self.phase is AgreementPhase.STUCK:
-            self._causes += self.news
-            self._noticed += [at for at, _ in self._news]
+            fates = [f"rank {member} {why}" for member, why in lost.items()]
+            raise CollectiveError("; ".join(fates) or f"its tree is lost: {causes}")
+        if concerned:
+            self._causes += self._news
             self._ask(lost)
         self._explained = True
         self._news.clear()
 
     def _rest(self) -> None:
-        self.phase, self.asked, self._causes, self._noticed, self._tree = AgreementPhase.REST, set(), [], [], None
+        self.phase, self.asked, self._causes, self._tree = "rest", set(), [], None
 
     def _abandon(self) -> None:
         """Give up a tree that no member was told of."""
-        if self.phase in {AgreementPhase.INSTALLING, AgreementPhase.GIVING}:
-            self._actions.append(Abandon(self.epoch))
+        if self.phase in {"installing", "giving"}:
+            self._actions.append(Abandon())
 
     def _ask(self, lost: Mapping[int, str]) -> None:
         self._lost = lost
@@ -432,39 +352,61 @@ class Agreement:
         self.asked, self._answers = set(after), {}
         self._tell(after, "prepare", self.term)
         self._abandon()
-        self.phase, self._tree = AgreementPhase.ASKING, None
+        self.phase, self._tree = "asking", None
 
     def _go_on(self, now: int) -> None:
         """Go through as many phases as the answers so far allow."""
-        if self.phase is AgreementPhase.STUCK and self._tree is not None and now > (self._tree.known_by or 0):
-            raise ClusterError(self._tree.error)
-        if self.phase is AgreementPhase.INSTALLING:
+        if self.phase == "installing":
             self._look_at_tree(now)
-        if self.phase is AgreementPhase.ASKING and not self.asked and not self._ending:
+        if self.phase == "asking" and not self.asked and not self._ending:
             self._install()
-        if self.phase is AgreementPhase.GIVING and not self.asked:
+        if self.phase == "giving" and not self.asked:
             self._commit(now)
-        if self.phase is AgreementPhase.REST and self.survivors:
+        if self.phase == "rest" and self.survivors:
             self._welcome(now)
-        if self.phase is AgreementPhase.REST and self.survivors:
+        if self.phase == "rest" and self.survivors:
             self._look_for_left(now)
-            self._release()
+            if self._have_left and not self._released:  # they may exit
+                self._released = True
+                self._tell(self.survivors, "released", True)
 
     def _install(self) -> None:
-        whole = not any(cannot_redo(answer.operation, answer.root, self._lost) for answer in self._answers.values())
+        """Have the tree installed that follows from the answers of all survivors."""
+        answers, lost = self._answers, self._lost
+        left = tuple(member for member in self.members if member not in lost)
+        joined = self._joining()
+        finished = {member: answers[member].finished for member in left}
+        operation, most = min(finished.values()), max(finished.values())
+        if most > operation + 1:
+            ahead = max(left, key=finished.__getitem__)
+            raise ClusterError(
+                f"rank {ahead} has finished {most} operations, another one {operation}: none is two ahead"
+            )
+        holders = [member for member in left if finished[member] == operation + 1]
+        contributors = {answers[member].contributors for member in holders}
+        if len(contributors) > 1:
+            raise ClusterError(
+                f"operation {operation}: survivors have results of different members: {sorted(contributors)}"
+            )
+        whole = not any(cannot_redo(answer.operation, answer.root, lost) for answer in answers.values())
+        redo = not lost or (self._on_failure == "shrink" and whole)
+        outcome: Outcome = "kept" if holders else "redone" if redo and not joined else "raised"
         self.epoch += 1
-        decision = decide(
-            self._answers,
-            before=self.members,
-            lost=self._lost,
-            term=self.term,
-            epoch=self.epoch,
-            redo=not self._lost or (self._on_failure == "shrink" and whole),
-            cause="; ".join(self._causes),
-            joined=self._joining(),
+        self._decision = MembershipDecision(
+            self.term,
+            self.epoch,
+            operation,
+            outcome,
+            self.members,
+            (*left, *joined),
+            contributors.pop() if holders else left if outcome == "redone" else (),
+            holders[0] if holders else None,
+            dict(lost),
+            joined=joined,
+            cause="; ".join(cause for _, cause in self._causes if cause),
         )
-        self._decision, self._tree, self._explained, self.phase = decision, None, False, AgreementPhase.INSTALLING
-        self._actions.append(Install(self.epoch, decision))
+        self._tree, self._explained, self.phase = None, False, "installing"
+        self._actions.append(Install(self._decision))
 
     def _joining(self) -> tuple[int, ...]:
         """Return the newcomers to admit now that members have stopped: none if a member is ahead or has not called."""
@@ -473,7 +415,7 @@ class Agreement:
         return self.newcomers if same and all(answer.operation is not None for answer in answers) else ()
 
     def _look_at_tree(self, now: int) -> None:
-        """If the next tree is installed, go on to ``GIVING``; otherwise wait, ask again, refuse newcomers, or fail."""
+        """If the next tree is installed, go on to ``giving``; otherwise wait, ask again, refuse newcomers, or fail."""
         decision, tree = self._decision, self._tree
         assert decision is not None  # noqa: S101
         stands = tree is not None and not tree.error
@@ -481,20 +423,20 @@ class Agreement:
         come = stands and decision.joined != self._joining()
         explained = tree is not None and tree.known_by is not None and self._explained
         if gone or come or explained:
-            self._noticed.append(now)
+            self._causes.append((now, ""))
             self._ask(self._lost)
         elif stands:
             lost = {member: self.leases.dead.get(member, why) for member, why in decision.lost.items()}
-            self._decision, self.phase = replace(decision, lost=lost), AgreementPhase.GIVING
+            self._decision, self.phase = replace(decision, lost=lost), "giving"
             if decision.holder is not None:
                 self.asked = {decision.holder}
                 self._tell((decision.holder,), "give", self.term)
-        elif tree is not None and tree.known_by is not None:
-            self.phase = AgreementPhase.STUCK
-        elif tree is not None and decision.joined:
+        elif tree is None or (tree.known_by is not None and now <= tree.known_by):
+            return
+        elif decision.joined and tree.known_by is None:
             self._refuse(decision.joined, tree.error)
-            self.phase = AgreementPhase.ASKING  # all have answered
-        elif tree is not None:
+            self.phase = "asking"  # all have answered
+        else:
             raise ClusterError(tree.error)
 
     def _commit(self, now: int) -> None:
@@ -502,11 +444,12 @@ class Agreement:
         assert decision is not None  # noqa: S101
         kept = decision.holder is not None
         lacking = {member for member, answer in answers.items() if kept and answer.finished == decision.operation}
-        self._actions.append(Commit(decision, frozenset(lacking), (self._noticed[0], self._noticed[-1])))
+        self._actions.append(
+            Commit(decision, frozenset(lacking), self._given, (self._causes[0][0], self._causes[-1][0]))
+        )
         self.members, self._held = decision.after, None
         for member in decision.joined:
             self.leases.join(member, now)
-            self._there.add(member)
         self.newcomers = tuple(newcomer for newcomer in self.newcomers if newcomer not in decision.joined)
         self._beats = {}  # the beats describe waits on the old tree
         self._rest()
@@ -523,12 +466,12 @@ class Agreement:
                 self._held = None
                 self._tell(members, "hold", None)
         elif self._held is None:
-            if self._there.issuperset(members) and self._with_room(members):
+            if all(map(self.leases.knows, members)) and self._with_room(members):
                 self.term += 1
                 self._held = self.term
                 self._tell(members, "hold", self.term)
         elif self._is_between(members):
-            self._noticed = [now]
+            self._causes = [(now, "")]
             self._ask({})
 
     def _with_room(self, members: tuple[int, ...]) -> bool:
@@ -572,9 +515,3 @@ class Agreement:
                 if finished == beat.finished:
                     waits = f"operation {beat.finished}: rank {member} waits for rank {other}"
                     raise CollectiveError(f"{waits}, which left the group")
-
-    def _release(self) -> None:
-        """Tell the survivors, once, that all have left and that they may exit."""
-        if self._have_left and not self._released:
-            self._released = True
-            self._tell(self.survivors, "released", True)

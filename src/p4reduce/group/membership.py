@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from p4reduce.base.records import to_plain
-from p4reduce.group.errors import ClusterError, FallenApartError, GroupChanged
+from p4reduce.group.errors import ClusterError, GroupChanged
 from p4switch.base.values import NS_PER_S, PS_PER_MS
 
 if TYPE_CHECKING:
@@ -43,50 +43,38 @@ class Leases:
     def __init__(self, lease: Lease, members: Iterable[int], now: int) -> None:
         self._lease = lease
         self._until = dict.fromkeys(members, now + lease.term)
-        self._dead: dict[int, str] = {}
-
-    @property
-    def dead(self) -> dict[int, str]:
-        """Return the dead members, with the reason."""
-        return dict(self._dead)
+        self.dead: dict[int, str] = {}
+        """Dead members, with the reason."""
 
     @property
     def alive(self) -> tuple[int, ...]:
         """Return the members that are not dead, including slow ones."""
-        return tuple(member for member in self._until if member not in self._dead)
+        return tuple(member for member in self._until if member not in self.dead)
 
     def heard(self, member: int, now: int) -> bool:
         """Extend a member's lease; return False if it is dead or was never a member, and must end."""
-        if member not in self._until or member in self._dead:
+        if member not in self._until or member in self.dead:
             return False
         self._until[member] = max(self._until[member], now + self._lease.term)
         return True
 
     def knows(self, member: int) -> bool:
         """Return whether this rank is or was a member."""
-        return member in self._until
+        return member in self._until or member in self.dead
 
     def join(self, member: int, now: int) -> None:
-        """Add a member. Raises ``ValueError`` if the rank is or was a member."""
-        if member in self._until:
-            raise ValueError(f"member {member} is known already")
-        self._until[member] = now + self._lease.term
+        """Begin the lease of a member that has none yet."""
+        self._until.setdefault(member, now + self._lease.term)
 
     def postpone(self, by: int) -> None:
         """Extend all leases by a time during which the coordinator did not listen: silence in it does not count."""
         self._until = {member: until + by for member, until in self._until.items()}
 
     def ended(self, member: int, reason: str) -> bool:
-        """Note that a member's process or connection has ended; return whether that is news."""
-        if member not in self._until or member in self._dead:
-            return False
-        self._dead[member] = reason
-        return True
-
-    def explain(self, member: int, reason: str) -> None:
-        """Replace the reason of a dead member's end, now that more is known."""
-        if member in self._dead:
-            self._dead[member] = reason
+        """Note that a member, which may have had no lease yet, has ended; return whether that is news."""
+        news = member not in self.dead
+        self.dead.setdefault(member, reason)
+        return news
 
     def runs_out(self, member: int) -> int:
         """Return the time at which a member's lease runs out."""
@@ -99,9 +87,7 @@ class Leases:
     def accuse(self, named: Collection[int], now: int) -> tuple[int, ...]:
         """Declare dead the members that the data path names and whose lease has run out; return them."""
         accused = tuple(member for member in self.expired(now) if member in named)
-        silence = "said nothing for its lease, and others waited for it"
-        for member in accused:
-            self._dead[member] = silence
+        self.dead |= dict.fromkeys(accused, "said nothing for its lease, and others waited for it")
         return accused
 
 
@@ -180,49 +166,6 @@ class MembershipDecision:
         return f"{reasons}: {left} of {len(self.before)} go on{more}; operation {self.operation} {what}"
 
 
-def decide(
-    answers: Mapping[int, SurvivorAnswer],
-    *,
-    before: tuple[int, ...],
-    lost: Mapping[int, str],
-    term: int,
-    epoch: int,
-    redo: bool = True,
-    cause: str = "",
-    joined: tuple[int, ...] = (),
-) -> MembershipDecision:
-    """Return the decision that follows from the answers of all survivors. ``redo``: False if callers want an error.
-
-    joined: newcomers; if there are any, the operation is not done, and all call it again. Raises ``ClusterError`` if no
-    member survives, if an answer is missing, or if answers contradict each other.
-    """
-    left = tuple(member for member in before if member not in lost)
-    if not left:
-        raise ClusterError("no rank survived: " + "; ".join(f"rank {member} {why}" for member, why in lost.items()))
-    missing = [member for member in left if member not in answers]
-    if missing:
-        raise ClusterError(f"rank {missing[0]} has not said what it has finished")
-    finished = {member: answers[member].finished for member in left}
-    operation, most = min(finished.values()), max(finished.values())
-    if most > operation + 1:
-        ahead = max(left, key=finished.__getitem__)
-        raise ClusterError(f"rank {ahead} has finished {most} operations, another one {operation}: none is two ahead")
-    holder = next((member for member in left if finished[member] == operation + 1), None)
-    if joined and holder is not None:
-        raise ClusterError(f"rank {joined[0]} joins in operation {operation}, which rank {holder} has finished")
-    outcome: Outcome = "kept" if holder is not None else "redone" if redo and not joined else "raised"
-    contributors = {"redone": left, "raised": ()}.get(outcome, ())
-    if holder is not None:
-        contributors = answers[holder].contributors
-        others = {answers[member].contributors for member in left if finished[member] == operation + 1}
-        if len(others) > 1:
-            raise ClusterError(f"operation {operation}: survivors have results of different members: {sorted(others)}")
-    after = (*left, *joined)
-    return MembershipDecision(
-        term, epoch, operation, outcome, before, after, contributors, holder, dict(lost), joined=joined, cause=cause
-    )
-
-
 def cannot_redo(operation: str | None, root: int, lost: Collection[int]) -> bool:
     """Return whether an operation makes no sense without ``lost`` members; ``root``: rank of a broadcast's root."""
     return bool(lost) and (operation == "all_to_all" or (operation == "broadcast" and root in lost))
@@ -256,13 +199,7 @@ class Journal:
         self.decisions: list[MembershipDecision] = []
 
     def write(self, decision: MembershipDecision) -> None:
-        """Add a decision. Raises ``ClusterError`` if its epoch or term is not above the last, or if writing fails."""
-        last = self.decisions[-1] if self.decisions else None
-        if last is not None and (decision.epoch <= last.epoch or decision.term <= last.term):
-            raise ClusterError(
-                f"epoch {decision.epoch}, term {decision.term}: not above those of the last decision, "
-                f"{last.epoch} and {last.term}"
-            )
+        """Add a decision. Raises ``ClusterError`` if writing fails."""
         if self._path is not None:
             try:
                 with self._path.open("a") as file:
@@ -281,11 +218,11 @@ class Reach:
     fail.
     """
 
-    def __init__(self, topology: "Topology", hosts: Sequence[str], links: "set[Ends]", switches: set[str]) -> None:
+    def __init__(self, topology: "Topology", hosts: Sequence[str]) -> None:
         self._topology = topology
         self._hosts = hosts
-        self.links = links
-        self.switches = switches
+        self.links: set[Ends] = set()
+        self.switches: set[str] = set()
 
     @property
     def view(self) -> "Topology":
@@ -309,14 +246,9 @@ class Reach:
         )
 
     def lost(self, members: Sequence[int], dead: Mapping[int, str]) -> tuple[dict[int, str], tuple[int, ...]]:
-        """Return the dead or cut-off members, with the reason, and those of them that are alive but cut off.
-
-        Raises ``FallenApartError`` if no two of the remaining members reach each other.
-        """
+        """Return the dead or cut-off members, with the reason, and those of them that are alive but cut off."""
         gone = {member: dead[member] for member in members if member in dead}
         left = [member for member in members if member not in gone]
         hosts = self.apart([self._hosts[member] for member in left])
-        if hosts and len(left) - len(hosts) == 1:
-            raise FallenApartError("the network has fallen apart: no two ranks reach each other any more")
         cut = tuple(member for member in left if self._hosts[member] in hosts)
         return gone | dict.fromkeys(cut, "cannot be reached any more"), cut

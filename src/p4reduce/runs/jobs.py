@@ -21,7 +21,16 @@ from p4reduce.control_plane.plans.forest import slots_of_each
 from p4reduce.control_plane.plans.make import make_plan
 from p4reduce.control_plane.plans.problem import Problem
 from p4reduce.control_plane.resources import SLOTS, Resources
-from p4reduce.group.backend import COLLECTIVES, PLAIN, CollectiveCall, FloatArray, Options, as_carried, refuse_narrow
+from p4reduce.group.backend import (
+    COLLECTIVES,
+    PLAIN,
+    SERVED,
+    CollectiveCall,
+    FloatArray,
+    Options,
+    as_carried,
+    refuse_narrow,
+)
 from p4reduce.group.errors import ClusterError, RefusedError, SaturatedError
 from p4reduce.group.membership import MembershipDecision
 from p4reduce.network.flow import FlowNetwork, load_of, paces, wires_of
@@ -340,24 +349,36 @@ class RunJobs(ABC):
         return self.experiment.plan
 
     def _job_for(self, operation: str, root: int, workers: tuple[str, ...]) -> Job:
-        plan = self.plan_of_one
-        star = plan == "ring"  # a ring only reduces: other collectives go host to host
-        if operation == "broadcast":
-            source = workers[root]
-            whole = workers == self.workers
-            number = FIRST_BROADCAST_JOB + root if whole else self._group_job(workers, root)
-            members = tuple(worker for worker in workers if worker != source)
-            return self._job(number, "ps" if star else plan, members, source)
-        if operation in {"push", "pull", "push_pull"} and self.main.server is None:
-            return self._job(SERVED_JOB, "ps" if star else plan, self.workers, self.server)
-        if operation == "all_to_all" and not self.main.plan.mesh:
-            number = ALL_TO_ALL_JOB if workers == self.workers else self._group_job(workers, ALL_TO_ALL)
-            return self._job(number, "all-to-all", workers, None)
-        if operation != "all_to_all" and plan == "all-to-all":
-            raise RefusedError(f"{operation}: plan all-to-all only does all_to_all; choose another plan")
+        if operation in SERVED and self.main.server is not None:
+            return self.main
+        workers = self.workers if operation in SERVED else workers
+        number, plan, members, server = self._place(operation, root, workers, workers)
+        if workers == self.workers and number == MAIN_JOB:
+            return self.main
         if workers != self.workers:
-            return self._job(self._group_job(workers, None), plan, workers, None)
-        return self.main
+            other = root if operation == "broadcast" else ALL_TO_ALL
+            number = self._group_job(workers, None if number == MAIN_JOB else other)
+        return self._job(number, plan, members, server)
+
+    def _place(
+        self, operation: str, root: int, workers: tuple[str, ...], hosts: tuple[str, ...]
+    ) -> tuple[int, str, tuple[str, ...], str | None]:
+        """Return number, plan, workers and server of the job that carries an operation of the whole group.
+
+        ``hosts``: of all ranks, also of ``root``. Raises ``RefusedError`` if the plan does not do the operation.
+        """
+        plan = self.plan_of_one
+        if operation == "all_to_all":
+            return MAIN_JOB if plan == "all-to-all" else ALL_TO_ALL_JOB, "all-to-all", workers, None
+        if plan == "all-to-all":
+            raise RefusedError(f"{operation}: plan all-to-all only does all_to_all; choose another plan")
+        star = "ps" if plan == "ring" else plan  # a ring only reduces: other collectives go host to host
+        if operation == "broadcast":
+            members = tuple(worker for worker in workers if worker != hosts[root])
+            return FIRST_BROADCAST_JOB + root, star, members, hosts[root]
+        if operation in SERVED:
+            return SERVED_JOB, star, workers, self.server
+        return MAIN_JOB, plan, workers, None
 
     def _job(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> Job:
         """Return the job of a number, which is started at the first request."""

@@ -137,7 +137,7 @@ class Trees:
     def __init__(self, world: "World") -> None:
         self._world = world
         self.hosts, self.plan, self.epoch = HOSTS, None, 0
-        self.reach = Reach(NETWORK, HOSTS, set(), set())
+        self.reach = Reach(NETWORK, HOSTS)
         self.damaged = self.may_return = False
 
     def next(self, members: Sequence[int], epoch: int) -> Callable[[], None]:

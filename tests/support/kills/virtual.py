@@ -2,13 +2,17 @@
 
 import random
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from unittest import mock
 
 from p4reduce.control_plane.entries import PLAN_TABLES, wildcards
 from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.runs.virtual.incidents import Incident
+from p4reduce.runs.virtual.surviving import SurvivingCarrier
 from tests.support.kills.invariants import check
 from tests.support.kills.script import Got, play
 
@@ -106,7 +110,8 @@ def run(seed: int) -> Seen:
     """Play and check a group; raise `AssertionError` for a violation."""
     experiment, incidents = draw(seed)
     seen = Seen(incidents, "untouched")
-    with Cluster(experiment, incidents=incidents) as cluster:
+    since_ps = [0]
+    with _calls_noted(since_ps), Cluster(experiment, incidents=incidents) as cluster:
         got = {rank: Got() for rank in range(cluster.places)}
         controller = cluster.carrier.switches.controller
         keys, generations = _watch(controller)
@@ -131,7 +136,7 @@ def run(seed: int) -> Seen:
             assert any(word in ended for word in words), f"an error that does not say who: {ended}"
             happened = [one.at_ps for one in incidents if one.at_ps <= now]
             # Members that compute meanwhile notice it only when they wait.
-            late = (now - max(happened[-1], cluster.carrier.waiting_since_ps)) / MS
+            late = (now - max(happened[-1], since_ps[-1])) / MS
             assert late <= RESUMED_MS, f"ended after {late} ms"
         elif survivors:
             check(got, survivors, seed, OPERATIONS, ELEMENTS)
@@ -159,6 +164,19 @@ def _watch(controller) -> tuple[Counter, Counter]:
 
     controller.install = counted
     return keys, generations
+
+
+@contextmanager
+def _calls_noted(since_ps: list[int]) -> Iterator[None]:
+    """Append the time at which the last participant has called, for each collective."""
+    carry = SurvivingCarrier.carry
+
+    def noted(carrier, calls, *more):
+        since_ps.append(max(call.start_ps for call in calls))
+        return carry(carrier, calls, *more)
+
+    with mock.patch.object(SurvivingCarrier, "carry", noted):
+        yield
 
 
 def _check_decisions(cluster: Cluster, survivors: set[int]) -> None:
@@ -197,7 +215,7 @@ def _check_leftovers(cluster: Cluster) -> None:
     carrier = cluster.carrier
     for plan in controller.installed:
         controller.uninstall(plan)
-    lost = carrier.health.switches if hasattr(carrier, "health") else set()
+    lost = carrier.reach.switches if hasattr(carrier, "reach") else set()
     for switch, entries in controller.read(wildcards(PLAN_TABLES)).items():
         assert not entries or switch in lost, f"{switch} keeps {len(entries)} entries: {entries[0]}"
     for switch in controller.topology.switches:

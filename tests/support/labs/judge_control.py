@@ -384,38 +384,47 @@ def judge_07(folder: Path, draw: random.Random) -> None:
             holds(network, p4rt, job["job"], job["root"], job["workers"], epochs[job["job"]], **numbers)
         apart([(job["job"], epochs[job["job"]], job["slots"]) for job in jobs])
         edges()
-        # A change of the first job.
+        # The first job changes, changes again with another worker, and changes back.
         first, second = jobs
-        old = {**first, "epoch": epochs[first["job"]]}
-        left = draw.choice(first["workers"])
-        new = {**first, "root": roots[2], "workers": [w for w in first["workers"] if w != left]}
-        generations = {s: p4rt.table(s, "job").get((old["epoch"], old["job"])) for s in names}
-        theirs = {
-            s: {p for p, v in p4rt.held[s].items() if _of(p, v, p4rt.held[s], second["job"], epochs[second["job"]])}
-            for s in names
-        }
-        before = {s: dict(p4rt.held[s]) for s in names}
-        mark = len(p4rt.log)
-        epoch = called(student.change, task, old, new, p4rt)
-        said(type(epoch) is int and own["FIRST_EPOCH"] <= epoch < 1 << 16 and epoch != old["epoch"], "epoch")
-        for switch, what, key, _ in p4rt.log[mark:]:
-            said(key not in theirs[switch], f"the other job's {key} was {what}ed")
-        holds(network, p4rt, new["job"], new["root"], new["workers"], epoch, **numbers)
-        holds(network, p4rt, second["job"], second["root"], second["workers"], epochs[second["job"]], **numbers)
-        apart([(new["job"], epoch, new["slots"]), (second["job"], epochs[second["job"]], second["slots"])])
-        edges()
-        for switch in names:
-            for table in ("job", "peer"):
-                said(not any(key[:2] == (old["epoch"], old["job"]) for key in p4rt.table(switch, table)), "old entries")
-            row, was = p4rt.table(switch, "job").get((epoch, new["job"])), generations[switch]
-            if row is not None and was is not None:
-                said(row[1]["generation"] > was[1]["generation"], "generation")
-            # That of table job is deleted before what it needs.
-            gone = [key for where, what, key, _ in p4rt.log[mark:] if where == switch and what == "delete"]
-            key = ("job", (("hdr.inc.epoch", old["epoch"]), ("hdr.inc.job", old["job"])))
-            if key in gone:
+        left, out = draw.sample(first["workers"], 2)
+        fewer = [{**first, "workers": [w for w in first["workers"] if w != gone]} for gone in (left, out)]
+        old, had = {**first, "epoch": epochs[first["job"]]}, [epochs[first["job"]]]
+        ever = {s: p4rt.table(s, "job").get((old["epoch"], old["job"])) for s in names}
+        for new in ({**fewer[0], "root": roots[2]}, fewer[1], first):
+            theirs = {
+                s: {p for p, v in p4rt.held[s].items() if _of(p, v, p4rt.held[s], second["job"], epochs[second["job"]])}
+                for s in names
+            }
+            before = {s: dict(p4rt.held[s]) for s in names}
+            mark = len(p4rt.log)
+            epoch = called(student.change, task, old, new, p4rt)
+            said(type(epoch) is int and own["FIRST_EPOCH"] <= epoch < 1 << 16 and epoch not in had, "epoch")
+            for switch, what, key, _ in p4rt.log[mark:]:
+                said(key not in theirs[switch], f"the other job's {key} was {what}ed")
+            holds(network, p4rt, new["job"], new["root"], new["workers"], epoch, **numbers)
+            holds(network, p4rt, second["job"], second["root"], second["workers"], epochs[second["job"]], **numbers)
+            apart([(new["job"], epoch, new["slots"]), (second["job"], epochs[second["job"]], second["slots"])])
+            edges()
+            for switch in names:
+                for table in ("job", "peer"):
+                    rows = p4rt.table(switch, table)
+                    said(not any(key[:2] == (old["epoch"], old["job"]) for key in rows), "old entries")
+                row, was = p4rt.table(switch, "job").get((epoch, new["job"])), ever[switch]
+                if row is not None:
+                    said(was is None or row[1]["generation"] > was[1]["generation"], "generation")
+                    ever[switch] = row
                 mine = {k for k, v in before[switch].items() if _of(k, v, before[switch], old["job"], old["epoch"])}
-                said(not mine & set(gone[: gone.index(key)]), "table job is not the first to go")
+                held = p4rt.held[switch]
+                now = [(new["job"], epoch), (second["job"], epochs[second["job"]])]
+                for key in mine & set(held):
+                    said(any(_of(key, held[key], held, *one) for one in now), f"{key} of the old epoch is left")
+                # That of table job is deleted before what it needs.
+                gone = [key for where, what, key, _ in p4rt.log[mark:] if where == switch and what == "delete"]
+                key = ("job", (("hdr.inc.epoch", old["epoch"]), ("hdr.inc.job", old["job"])))
+                if key in gone:
+                    said(not mine & set(gone[: gone.index(key)]), "table job is not the first to go")
+            old = {**new, "epoch": epoch}
+            had.append(epoch)
 
 
 def _of(key, value, held, job, epoch) -> bool:

@@ -1,12 +1,16 @@
 """Requests of students' controllers to switches: the server's answers are returned, and nothing ends the grader."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from p4reduce.base.errors import ControllerError
+from p4reduce.control_plane.connection import Connection
 from p4reduce_course.controllers.room import Held, Room, layout, told, wired
 from p4reduce_course.frame.grading import grade
-from p4reduce_course.frame.lab import hidden
-from p4reduce_course.frame.report import Wrong
+from p4reduce_course.frame.lab import LabStep, hidden, run_steps
+from p4reduce_course.frame.report import TooSlow, Wrong
 from p4reduce_course.lab06 import KINDS, draw
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode, Untold
@@ -164,3 +168,23 @@ MISSING = [
 def test_an_entry_that_is_missing_is_told_with_what_stands_there(number, old, new, words, tmp_path):
     report = grade(spoilt(number, Mutant("missing", "controller.py", old, new, ()), tmp_path / "mine"))
     assert words in next(check.finding.said for check in report.checks if check.finding is not None)
+
+
+@pytest.mark.parametrize("reason", ["CANCELLED: no reason given", "no answer within 300 s; is the switch running?"])
+def test_a_switch_that_has_no_time_to_answer_is_not_the_students_mistake(connected, monkeypatch, reason):
+    async def insert(_, __):
+        raise ControllerError(f"switch s1: adding 1 entries: {reason}")
+
+    monkeypatch.setattr(Connection, "insert", insert)
+    with pytest.raises(TooSlow, match="the machine was too busy"):
+        connected.sessions.service("insert", "s1", [job_entry()])
+
+
+def test_what_a_busy_machine_left_undone_is_in_the_notes():
+    def late():
+        raise TooSlow("a call was not answered")
+
+    task = SimpleNamespace(only={"sums"}, failures=[])
+    (check,) = run_steps(task, [LabStep("sums", "both", late)])
+    assert check.passed is False
+    assert "not finished" in task.failures[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from p4reduce_course.frame.report import Wrong
+from p4reduce_course.frame.report import TooSlow, Wrong
 from p4reduce_course.sandbox import program
 from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.messages import MessageError, Remote, pack, unpack
@@ -140,11 +140,19 @@ def test_a_sleeper_is_ended_also_where_each_call_sleeps_a_little(tmp_path):
             deque((student.call("f") for _ in range(10)), maxlen=0)
 
 
-def test_all_calls_together_have_an_end(tmp_path):
+def test_time_of_the_graders_own_does_not_count(tmp_path):
     text = "def f(grader):\n    return grader.waits()"
-    services = {"grader": lambda _: time.sleep(0.2)}
-    with code(tmp_path, text, ProcessLimits(calls_s=0.5)) as student, pytest.raises(Wrong, match="all calls together"):
-        deque((student.call("f", Remote("grader"), services=services) for _ in range(10)), maxlen=0)
+    services = {"grader": lambda _: time.sleep(0.4)}
+    with code(tmp_path, text, ProcessLimits(wall_s=1.0)) as student:
+        deque((student.call("f", Remote("grader"), services=services) for _ in range(4)), maxlen=0)
+
+
+def test_a_busy_machine_is_not_the_students_mistake(tmp_path):
+    limits = ProcessLimits(wall_s=600, calls_s=1.0)
+    with code(tmp_path, "import time\ndef f():\n    time.sleep(600)", limits) as student:
+        for _ in range(2):
+            with pytest.raises(TooSlow, match="the machine was too busy"):
+                student.call("f")
 
 
 def test_what_code_says_of_its_failure_is_a_page_at_most(tmp_path):

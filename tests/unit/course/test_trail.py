@@ -1,15 +1,19 @@
 """The first deviation of a program: the student's lines, traced back from what is wrong with a frame."""
 
 import re
+from contextlib import suppress
 
 import pytest
 
+from p4reduce_course.culprit import facts_first
 from p4reduce_course.frame.report import Wrong
+from p4reduce_course.python_trail import EntryPlace, WrongEntry, key_of, where_in_python
 from p4reduce_course.sandbox.confine import ProcessLimits
+from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import SandboxSwitches
 from p4reduce_course.sandbox.trail import TrailStep
-from p4reduce_course.trail import Departure, Trail, where_in_python
+from p4reduce_course.trail import Departure, Trail
 from tests.support.labs import SOLUTIONS
 
 DATA = bytes.fromhex("02aa00000001 02bb00000001".replace(" ", ""))
@@ -227,3 +231,105 @@ def test_a_trail_of_a_long_call_ends_and_leaves_the_process_alone(tmp_path):
         code.call("count", 20_000)
         assert "'total = total + one' sets: 199990000" in where_in_python(text, code.trail())
         assert code.call("count", 3) == 3
+
+
+CONTROLLER = """\
+written = {}
+
+
+def entry(table, match, action, **params):
+    return {"table": table, "match": match, "action": action, "params": params}
+
+
+def group(number, replicas):
+    return {"group": number, "replicas": replicas}
+
+
+def entries_of(network, switch):
+    made = []
+    for bit, port in enumerate(network[switch]):
+        match = {"std.ingress_port": port, "hdr.ipv4.src": 10 + port, "hdr.inc.job": 7, "hdr.inc.epoch": 2}
+        made.append(entry("peer", match, "child", bit_=1 << port, lowest=int(bit == 0)))
+    made.append(group(3, [(port, port) for port in network[switch]]))
+    if switch == "s1":
+        made.append(entry("job", {"hdr.inc.job": 7, "hdr.inc.epoch": 2}, "root", full=3))
+    return made
+
+
+def install(network, p4rt):
+    for switch in list(network)[:2]:
+        entries = entries_of(network, switch)
+        p4rt.insert(switch, entries)
+        written[switch] = entries
+
+
+def change(network, p4rt):
+    for switch, entries in written.items():
+        p4rt.delete(switch, entries[1:])
+"""
+NETWORK = {"s1": [1, 4], "s2": [2], "s3": [5]}
+
+
+def controller_trail(tmp_path, place, *, ends=100, says="wrong"):
+    """The text about an entry, from a controller of which so many calls of p4rt get an answer."""
+    path, asked = tmp_path / "controller.py", []
+    path.write_text(CONTROLLER)
+
+    def service(*_, **__):
+        asked.append(1)
+        if len(asked) > ends:
+            raise Wrong("no more")
+
+    with StudentCode(path) as code:
+        for name in ("install", "change"):
+            with suppress(Wrong):
+                code.call(name, NETWORK, Remote("p4rt"), services={"p4rt": service})
+        wrong = Wrong(says) if place is None else WrongEntry(says, "", place)
+        return where_in_python(CONTROLLER, code.trail(anew=True), "", wrong)
+
+
+def test_a_wrong_parameter_of_an_entry_is_followed_to_its_line(tmp_path):
+    said = controller_trail(tmp_path, EntryPlace("s1", key_of("peer", 4, 14, 7, 2), ("bit_",)))
+    made = line(CONTROLLER, 'made.append(entry("peer", match, "child", bit_=1 << port, lowest=int(bit == 0)))')
+    assert said.startswith(f"{made.capitalize()} makes that entry (port 4)")
+    assert 'entry("job"' not in said
+
+
+def test_a_wrong_key_of_an_entry_is_followed_to_its_line(tmp_path):
+    said = controller_trail(tmp_path, EntryPlace("s2", key_of("peer", 2, 12, 7, 2), ("hdr.ipv4.src",)))
+    assert "match is what" in said
+    assert "'hdr.ipv4.src': 12" in said
+
+
+def test_an_entry_that_is_missing_is_told_with_the_condition_that_kept_it(tmp_path):
+    said = controller_trail(tmp_path, EntryPlace("s2", "job", action="root"))
+    assert "would make it, and makes none for s2: line 18, 'if switch == \"s1\":' is false (switch 's2')" in said
+
+
+def test_a_switch_that_gets_nothing_is_told_with_the_loop_that_leaves_it_out(tmp_path):
+    said = controller_trail(tmp_path, EntryPlace("s3", "job", action="root"))
+    assert said.startswith("p4rt.insert was called for s1, s2, never for s3. ")
+    assert "takes 's1', 's2'" in said
+
+
+def test_an_entry_that_stays_is_told_with_what_was_deleted(tmp_path):
+    said = controller_trail(tmp_path, EntryPlace("s1", key_of("peer", 1, 11, 7, 2)))
+    assert "'p4rt.delete(switch, entries[1:])' deletes 3 entries of s1, not that one" in said
+
+
+def test_an_entry_that_is_gone_is_told_with_who_deleted_it(tmp_path):
+    said = controller_trail(tmp_path, EntryPlace("s1", key_of("peer", 4, 14, 7, 2), how="deleted"))
+    assert "'p4rt.delete(switch, entries[1:])' deletes it (switch 's1')" in said
+    assert "Before that, line 26, 'p4rt.insert(switch, entries)' inserts it" in said
+
+
+def test_a_call_that_the_grader_ended_is_told_to_its_last_question(tmp_path):
+    said = controller_trail(
+        tmp_path, None, ends=1, says="the controller has asked s2, which is dead, more than 8 times"
+    )
+    assert said.startswith("Line 26, 'p4rt.insert(switch, entries)' asks it")
+
+
+def test_what_the_code_did_stands_before_advice():
+    assert facts_first("it is 3. Divide by 2. Once", "Line 4 sets it") == "it is 3. Line 4 sets it. Divide by 2. Once"
+    assert facts_first("it is 3", "") == "it is 3"

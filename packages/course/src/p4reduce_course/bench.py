@@ -497,9 +497,8 @@ class _Grader:
             causes.append(self._like(property_, played) or ("" if where else asked(self.number, property_)))
         if not where:
             causes.append(unlike(self.path.read_text("utf-8"), skeleton_of(self.task, self.bench.file)))
-        causes.append(where)
+        causes.insert(1, where or steps)  # what the program did comes before what it is like
         problem += "".join(f". {cause[:1].upper()}{cause[1:]}" for cause in causes if cause)
-        problem += f". {steps}" if steps and not where else ""
         if problem not in self._told:
             name = f"{property_.part}-{len(self._told) + 1}"
             self._told[problem] = Wrong(problem, str(self.path), *self._look(name, first))

@@ -26,7 +26,7 @@ from p4reduce_course import catalogue
 from p4reduce_course.frame.grading import filled, skeleton_of
 from p4reduce_course.frame.lab import GradingTask, LabStep
 from p4reduce_course.frame.likeness import without_comments
-from p4reduce_course.frame.report import Wrong
+from p4reduce_course.frame.report import TooSlow, Wrong
 from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import Compiled, StudentProgram
@@ -106,16 +106,22 @@ def placed(task: GradingTask, steps: Sequence[LabStep], search: Callable[[LabSte
         try:
             step.run()
         except Wrong as wrong:
-            if told:
+            if told or isinstance(wrong, TooSlow):
                 raise
             told.append(step)
             finding = wrong.finding
             place = search(step)
-            raise Wrong(
-                f"{finding.said}. {place}" if place else finding.said, finding.where, finding.look, finding.files
-            ) from None
+            raise Wrong(facts_first(finding.said, place), finding.where, finding.look, finding.files) from None
 
     return [replace(step, run=lambda step=step: run(step)) for step in steps]  # type: ignore[misc]
+
+
+def facts_first(said: str, place: str) -> str:
+    """Returns a text with what the student's own code did behind its first sentence, before advice and guesses."""
+    if not place:
+        return said
+    first, *rest = re.split(r"(?<=[.?!]) (?=[A-Z])", said, maxsplit=1)
+    return " ".join([f"{first.rstrip('.')}. {place.rstrip('.')}{'.' if rest else ''}", *rest])
 
 
 def repeated(steps: Sequence[LabStep], codes: Sequence[StudentCode], home: Path) -> list[LabStep]:

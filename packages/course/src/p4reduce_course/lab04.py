@@ -15,9 +15,9 @@ from p4reduce_course.culprit import in_python, placed
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
+from p4reduce_course.python_trail import trail_of
 from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.process import StudentCode
-from p4reduce_course.trail import trail_of
 
 # Grading of lab 04: exact sums, as fractions, are compared with the values of the student's integers.
 

@@ -30,6 +30,7 @@ from p4reduce_course.p4 import (
     shown,
     shrunk,
 )
+from p4reduce_course.python_trail import trail_of
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import Compiled, FrameAnswer, Parts, StudentProgram
 from p4reduce_course.trail import Departure, Trail
@@ -170,7 +171,11 @@ class _Grader:
             other.parts, other._brief = compilation.parts, True
             return other.switch(self._small)
 
-        worker = placed(self.task, self.worker(), lambda step: in_python(Path(self.file), given, step, again))
+        def searched(step: LabStep) -> str:
+            where = in_python(Path(self.file), given, step, again)
+            return where or trail_of(self.task, WORKER_FILE, [self.code], anew=True)
+
+        worker = placed(self.task, self.worker(), searched)
         switch = placed(
             self.task,
             self.switch(),

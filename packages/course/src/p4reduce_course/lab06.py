@@ -17,6 +17,7 @@ from p4reduce_course.culprit import in_python, placed
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import LOOK, Check, Wrong
+from p4reduce_course.python_trail import WrongEntry, anew_is_right, located, trail_of
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
 
@@ -115,11 +116,13 @@ class _Grader:
         self.path = str(task.answers / FILE)
         self.held = Held.of(task.personal)
         self._known: dict[int, tuple[Wrong | None, Wrong | None]] = {}
+        self._located = not task.explain  # whether the lines of a mistake were told
 
     def steps(self) -> list[LabStep]:
         def searched(step: LabStep) -> str:
             given = skeleton_of(self.task, FILE)
-            return in_python(Path(self.path), given, step, lambda code: _Grader(self.task, code).trees())
+            where = in_python(Path(self.path), given, step, lambda code: _Grader(self.task, code).trees())
+            return where or trail_of(self.task, FILE, [self.code])
 
         def each(part: str, what: Callable[[int], None]) -> list[LabStep]:
             return [LabStep(part, kind, lambda number=number: what(number)) for number, kind in enumerate(KINDS)]  # type: ignore[misc]
@@ -190,15 +193,38 @@ class _Grader:
                 try:
                     self.code.call("install", job, Remote("p4rt"), services={"p4rt": room.sessions.service})
                 except Wrong as wrong:
-                    self._known[number] = self.code.shown(wrong, self.home, f"network-{number + 1}"), None
+                    self._known[number] = self._shown(wrong, number), None
                     return self._known[number]
                 plan = plan_of(topology, job)
                 both = self._caught(room, plan, job), self._sent(room, plan)
                 first, second = (
-                    wrong and room.shown(wrong, plan, self.home, f"network-{number + 1}") for wrong in both
+                    wrong and room.shown(self._told(wrong, number), plan, self.home, f"network-{number + 1}")
+                    for wrong in both
                 )
                 self._known[number] = first, second
         return self._known[number]
+
+    def _shown(self, wrong: Wrong, number: int) -> Wrong:
+        return self.code.shown(self._told(wrong, number), self.home, f"network-{number + 1}")
+
+    def _told(self, wrong: Wrong, number: int) -> Wrong:
+        """Returns a finding, the first one with the lines that led to it."""
+        if self._located:
+            return wrong
+        self._located = True
+        if number and isinstance(wrong, WrongEntry) and self._alone(number) is None:
+            return anew_is_right(self.task, FILE, "install", wrong)
+        return located(self.task, FILE, self.code, wrong)
+
+    def _alone(self, number: int) -> Wrong | None:
+        """Returns what is wrong with the entries of a network in a new process."""
+        topology, job = draw(self.draws, number)
+        with Room(topology, self.held) as room, StudentCode(Path(self.path)) as code:
+            try:
+                code.call("install", job, Remote("p4rt"), services={"p4rt": room.sessions.service})
+            except Wrong as wrong:
+                return wrong
+            return self._caught(room, plan_of(topology, job), job)
 
     def _caught(self, room: Room, plan: Plan, job: dict[str, Any]) -> Wrong | None:
         book = room.sessions.book

@@ -19,9 +19,11 @@ from p4reduce_course.controllers.diagnose import (
     check_cleared,
     check_entries,
     check_gone,
+    check_no_copies,
     check_open,
     check_order,
     check_untouched,
+    copies_of,
 )
 from p4reduce_course.controllers.room import (
     Forgery,
@@ -38,6 +40,7 @@ from p4reduce_course.controllers.room import (
 )
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
+from p4reduce_course.python_trail import EntryPlace, anew_is_right, key_of, located
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_US
@@ -117,6 +120,7 @@ class ActPlay:
         self._plans: list[Plan] = []
         self._jobs: list[Job] = []
         self._known: list[Job] = []
+        self._old: list[Plan] = []  # of the first job
         self._random = np.random.default_rng(scene.network["jobs"][0]["job"])
 
     def acts(self) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -127,6 +131,7 @@ class ActPlay:
         yield "forged", self.forged
         yield "change", self.change
         yield "late", self.late
+        yield "back", self.back
 
     def shown(self, wrong: Wrong, home: Path, label: str) -> Wrong:
         """Adds entries and packets of the job that a finding names; leaves it unchanged if there is no plan of it."""
@@ -206,13 +211,15 @@ class ActPlay:
                 8,
                 "table peer trusts the address without the port",
             )
+            edge, place = self._edge(leaf, forger)
             yield Forgery(
                 f"{forger} sends {parent.name} a PUSH of job {first.job} in the name of {leaf}, its own switch",
                 forger,
                 packet(topology, forger, leaf, parent.name, **named, kind=PacketType.PUSH),
                 leaf,
                 16,
-                "table edge says which host stands behind a port, and nothing else may be sent on from there",
+                f"table edge says which host stands behind a port, and nothing else may be sent on from there{edge}",
+                place,
             )
         leaf, (outsider, *_) = next(iter(self._strangers(second).items()))
         named = {"job": second.job, "epoch": second.epoch, "seq": _next(self._jobs[1])}
@@ -224,6 +231,17 @@ class ActPlay:
             8,
             "a worker of one job has no part in the other",
         )
+
+    def _edge(self, leaf: str, host: str) -> tuple[str, EntryPlace]:
+        """Returns what table edge of a leaf says of a host's port, and the place of this entry."""
+        port = self.scene.topology.neighbours(leaf).index(host) + 1
+        rows = {row.match["ingress_port"]: row for row in self.room.sessions.book.rows(leaf, "edge")}
+        if port not in rows:
+            return f". {leaf} has no entry for port {port}, where {host} is", EntryPlace(leaf, "edge", action="host")
+        ip = rows[port].params["ip"]
+        node = self.scene.topology.by_ip.get(ip)
+        text = f". {leaf}'s entry for port {port}, where {host} is, has the ip of {node.name if node else hex(ip)}"
+        return text, EntryPlace(leaf, key_of("edge", port), ("ip",))
 
     def _strangers(self, plan: Plan) -> dict[str, list[str]]:
         """Returns workers that belong to the first job only, by their switch."""
@@ -237,36 +255,63 @@ class ActPlay:
 
     def change(self) -> None:
         """Changes the first job, which loses a worker and gets another root, during a sum of the second job."""
-        room, (old, other) = self.room, self._jobs
+        room, other = self.room, self._jobs[1]
         inputs, wanted = drawn(self._random, len(other.members), LONG)
         room.post(other, inputs)
         room.network.advance(room.network.now + _BEGUN_PS)
-        before = {**self.scene.network["jobs"][0], "epoch": old.plan.epoch}
-        room.sessions.book.changed.clear()
-        epoch = self._epoch(self._ask("change", self.scene.network, before, self.scene.changed))
-        room.run([other])
-        check_untouched(room.sessions.book, other.plan, self._where)
-        room.check_sum(other, inputs, wanted, self._where)
-        if epoch == old.plan.epoch:
-            gone = next(name for name in old.plan.workers if name not in self.scene.changed["workers"])
-            message = (
-                f"job {old.plan.job} has epoch {epoch} after its change, as before: a packet of {gone}, which has left"
-            )
-            raise Wrong(
-                f"{message}, or one that is late, cannot be told from a current one. Use another epoch", self._where
-            )
-        plan = plan_of(self.scene.topology, {**self.scene.changed, "epoch": epoch})
+
+        def meanwhile() -> None:
+            room.run([other])
+            check_untouched(room.sessions.book, other.plan, self._where)
+            room.check_sum(other, inputs, wanted, self._where)
+
+        self._change(self.scene.network["jobs"][0], self.scene.changed, meanwhile)
+
+    def back(self) -> None:
+        """Changes the first job once more: the worker comes back, another one leaves, and the first root is back."""
+        first = self.scene.network["jobs"][0]
+        gone = next(name for name in first["workers"] if name not in self.scene.changed["workers"])
+        stay = [name for name in first["workers"] if name != next(name for name in first["workers"] if name != gone)]
+        other = self._jobs[1].plan
+        for now, new in ((self.scene.changed, {**first, "workers": stay}), ({**first, "workers": stay}, first)):
+            self._change(now, new, lambda: check_untouched(self.room.sessions.book, other, self._where))
+
+    def _change(self, now: dict[str, Any], new: dict[str, Any], meanwhile: Callable[[], None]) -> None:
+        """Lets the first job change from a description to another one; ``meanwhile`` is called after the answer."""
+        room, old, book = self.room, self._jobs[0], self.room.sessions.book
+        copies = copies_of(book, old.plan)
+        book.changed.clear()
+        epoch = self._epoch(self._ask("change", self.scene.network, {**now, "epoch": old.plan.epoch}, new))
+        meanwhile()
+        self._check_another(old.plan, new, epoch)
+        plan = plan_of(self.scene.topology, {**new, "epoch": epoch})
         self._plans[0] = plan
-        check_apart(room.sessions.book, self._plans, self._where)
-        check_entries(room.sessions.book, plan, self._where)
-        check_cleared(room.sessions.book, old.plan, plan, self._where)
-        check_order(room.sessions.book, old.plan.job, old.plan.epoch, self._where)
-        check_gone(room.sessions.book, plan, self._where)
+        check_apart(book, self._plans, self._where)
+        check_entries(book, plan, self._where)
+        for earlier in (*self._old, old.plan):
+            check_cleared(book, earlier, plan, self._where)
+        check_order(book, old.plan.job, old.plan.epoch, self._where)
+        check_gone(book, plan, self._where)
+        check_no_copies(book, old.plan, copies, self._where)
         room.network.retire(old)
+        self._old.append(old.plan)
         self._jobs[0] = room.network.add(plan)
         self._known.append(self._jobs[0])
         self._sum_all()
         room.check_links(self._known, self._where)
+
+    def _check_another(self, old: Plan, new: dict[str, Any], epoch: int) -> None:
+        """Raises Wrong if the job has had this epoch before."""
+        if epoch == old.epoch:
+            left = [name for name in old.workers if name not in new["workers"]]
+            whose = f"a packet of {left[0]}, which has left, or one that is late," if left else "a packet that is late"
+            message = f"job {old.job} has epoch {epoch} after its change, as before: {whose}"
+            raise Wrong(f"{message} cannot be told from a current one. Use another epoch", self._where)
+        if epoch in [plan.epoch for plan in self._old]:
+            before = ", ".join(str(plan.epoch) for plan in (*self._old, old))
+            message = f"job {old.job} has had the epochs {before}, and change returned {epoch} again, for"
+            message += f" {len(new['workers'])} workers and root {new['root']}: a late packet of that time cannot be"
+            raise Wrong(f"{message} told from a current one. Each change needs an epoch never used before", self._where)
 
     def late(self) -> None:
         """Sends packets of the first job's old epoch, which must be refused."""
@@ -298,6 +343,7 @@ _TITLES: Final = (
     ("forger", "forged", "forged packets are refused"),
     ("epochs", "change", "one changes while the other goes on"),
     ("epochs", "late", "late packets are refused"),
+    ("epochs", "back", "it changes again, and back"),
 )
 
 
@@ -309,12 +355,13 @@ def grade(task: GradingTask) -> Iterator[Check]:
 
 class _Grader:
     def __init__(self, task: GradingTask, code: StudentCode) -> None:
-        self.code = code
+        self.task, self.code = task, code
         self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
         self.held, self.first_epoch = Held.of(task.personal), epoch_of(task.personal)
         self._known: dict[int, dict[str, Wrong]] = {}
+        self._located = not task.explain  # whether the lines of a mistake were told
 
     def steps(self) -> list[LabStep]:
         return [
@@ -325,31 +372,42 @@ class _Grader:
 
     def _check(self, number: int, act: str) -> None:
         if number not in self._known:
-            self._known[number] = self._played(number)
+            self._known[number] = self._played(self.code, number)
         wrong = self._known[number].get(act)
         if wrong is not None:
             raise wrong
 
-    def _played(self, number: int) -> dict[str, Wrong]:
+    def _told(self, wrong: Wrong, number: int, act: str) -> Wrong:
+        """Returns a finding, the first one with the lines that led to it."""
+        if self._located:
+            return wrong
+        self._located = True
+        if number:
+            with StudentCode(Path(self.path)) as code:
+                if act not in self._played(code, number):
+                    return anew_is_right(self.task, FILE, "install", wrong)
+        return located(self.task, FILE, self.code, wrong)
+
+    def _played(self, code: StudentCode, number: int) -> dict[str, Wrong]:
         """Returns the findings of a network, by act."""
         scene = draw(self.draws, number)
         with Room(scene.topology, self.held, edges=False) as room:
 
             def ask(name: str, *arguments: Any) -> Any:
-                return self.code.call(name, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
+                return code.call(name, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
 
             findings: dict[str, Wrong] = {}
             over: Wrong | None = None
             play = ActPlay(scene, room, ask, self.first_epoch, self.path)
-            self.code.begin()
+            code.begin()
             for name, act in play.acts():
                 try:
                     if over is not None:
                         raise over
                     act()
                 except Wrong as wrong:
-                    label = f"network-{number + 1}-{name}"
-                    findings[name] = self.code.shown(play.shown(wrong, self.home, label), self.home, label)
+                    label, told = f"network-{number + 1}-{name}", self._told(wrong, number, name)
+                    findings[name] = code.shown(play.shown(told, self.home, label), self.home, label)
                     if name != "entries":  # later acts show what wrong entries cause
                         over = findings[name]
             return findings

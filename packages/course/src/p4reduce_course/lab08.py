@@ -15,8 +15,8 @@ from p4reduce_course.culprit import in_python, placed
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
+from p4reduce_course.python_trail import trail_of
 from p4reduce_course.sandbox.process import StudentCode
-from p4reduce_course.trail import trail_of
 from p4switch.base.values import PS_PER_S
 
 # Grading of lab 08: predictions are compared with runs of packets in virtual time; findings name what is left out.

@@ -20,10 +20,10 @@ from p4reduce.workers.training.digits import Dataset, Mlp
 from p4reduce_course.culprit import placed, repeated
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
+from p4reduce_course.python_trail import trail_of
 from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode, Untold
-from p4reduce_course.trail import trail_of
 
 # Ranks of a training: the student's code runs in one process per rank, and P4 switches in virtual time join them.
 
@@ -431,6 +431,9 @@ def explained_time(back: Backward, ran: RanksRun, net: Net, took: float) -> str:
     if first > computing / 2:
         text = f"the backward pass took {computing * 1e6:.0f} us, and the first of {counted(len(calls), 'call')} was"
         text += f" started after {first * 1e6:.0f} us"
+        if (count := calls[0].elements) < back.elements / 2:
+            ready = f"so many were ready after {computing * count / back.elements * 1e6:.0f} us"
+            return f"{text}. It has {count} numbers, and {ready}: its tensors are late. The last index comes first"
         return f"{text}. Links are idle until then: smaller buckets, each started when it is full"
     return f"{len(calls)} calls of {each:.0f} numbers. What is ready is to be sent while the backward pass goes on"
 

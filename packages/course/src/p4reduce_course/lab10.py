@@ -17,6 +17,7 @@ from p4reduce_course.controllers.diagnose import check_apart, check_cleared, che
 from p4reduce_course.controllers.room import Held, Room, Words, drawn, epoch_of, parameters_of, plan_of, told, wired
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
+from p4reduce_course.python_trail import anew_is_right, located
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_MS, PS_PER_US
@@ -218,12 +219,13 @@ def grade(task: GradingTask) -> Iterator[Check]:
 
 class _Grader:
     def __init__(self, task: GradingTask, code: StudentCode) -> None:
-        self.code = code
+        self.task, self.code = task, code
         self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
         self.held, self.first_epoch = Held.of(task.personal), epoch_of(task.personal)
         self._before: frozenset[str] = frozenset()  # switches of the last tree
+        self._located = not task.explain  # whether the lines of a mistake were told
 
     def steps(self) -> list[LabStep]:
         part = 100 // _MOMENTS
@@ -248,14 +250,31 @@ class _Grader:
         ]
 
     def _played(self, name: str, act: Callable[[ControllerPlay], None]) -> None:
+        """Plays a network. Raises Wrong, the first time with the lines that led to it."""
+        wrong = self._outcome(self.code, name, act)
+        if wrong is None:
+            return
+        if self._located or not self._before:
+            raise wrong if self._located else self._told(wrong)
+        with StudentCode(Path(self.path)) as code:
+            anew = self._outcome(code, name, act) is None
+        self._located = True
+        raise anew_is_right(self.task, FILE, "start", wrong) if anew else located(self.task, FILE, self.code, wrong)
+
+    def _told(self, wrong: Wrong) -> Wrong:
+        self._located = True
+        return located(self.task, FILE, self.code, wrong)
+
+    def _outcome(self, code: StudentCode, name: str, act: Callable[[ControllerPlay], None]) -> Wrong | None:
+        """Returns what is wrong with a network, in a process of the student's."""
         ground = draw(self.draws, name)
         with Room(ground.topology, self.held) as room:
 
             def ask(function: str, *arguments: Any) -> Any:
-                return self.code.call(function, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
+                return code.call(function, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
 
             play = ControllerPlay(ground, room, ask, self.first_epoch, self.path)
-            self.code.begin()
+            code.begin()
             try:
                 play.begin()
                 play.sum()
@@ -265,7 +284,8 @@ class _Grader:
                 self._before = play.switches
             except Wrong as wrong:
                 label = re.sub(r"\W+", "-", name)
-                raise self.code.shown(play.shown(wrong, self.home, label), self.home, label) from None
+                return code.shown(play.shown(wrong, self.home, label), self.home, label)
+            return None
 
     # --- events between a first and a last sum
 

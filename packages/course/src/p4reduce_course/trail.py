@@ -9,7 +9,6 @@ Debugging", 1999.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +17,7 @@ from itertools import chain, takewhile
 from typing import Final, Literal
 
 from p4reduce_course.culprit import lines_left, tokens_of
-from p4reduce_course.frame.grading import skeleton_of
-from p4reduce_course.frame.lab import GradingTask
 from p4reduce_course.frame.likeness import without_comments
-from p4reduce_course.sandbox.process import LineStep, StudentCode
 from p4reduce_course.sandbox.trail import BEYOND, TrailStep
 
 _STATES: Final = 5
@@ -30,13 +26,11 @@ _PARTS: Final = 8
 """most sentences"""
 _SHOWN: Final = 90
 """most characters of a statement in the text"""
-_SEEN: Final = 300
-"""most steps of Python that are followed"""
 _INPUTS: Final = 4
 """most values of a statement's inputs"""
 _KEPT: Final = 2
 """most lines that did not run"""
-_PLAIN: Final = ("line ", "no line ", "the ", "parsing ")
+_PLAIN: Final = ("line ", "no line ", "the ", "parsing ", "before that", "nothing ")
 """beginnings of sentences that take a capital; others begin with a name of the program"""
 _TEMPORARY: Final = re.compile(r"(?:^|[._])(?:tmp|hasReturned|hasExited|retval|key)(?:_\d+)?$")
 _PORTS: Final = ("std.egress_spec", "std.mcast_grp")
@@ -97,7 +91,7 @@ class Trail:
         self.lines.clear()
         self._open.clear()
         self._since_told.clear()
-        return _sentences(chain(self._parts(wrong), self._sources()))
+        return sentences(chain(self._parts(wrong), self._sources()))
 
     def _parts(self, wrong: Departure) -> Iterator[str]:
         match wrong.kind:
@@ -524,137 +518,12 @@ class Trail:
         return self._parsed[1]
 
 
-# Python.
-
-
-def trail_of(task: GradingTask, name: str, codes: Sequence[StudentCode], *, anew: bool = False) -> str:
-    """Returns sentences about how the last call of the first process came to its result; empty if nothing is known.
-
-    ``name``: of the file. ``anew``: the call depends on those before it.
-    """
-    try:
-        text = (task.answers / name).read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
-    return where_in_python(text, codes[0].trail(anew=anew), skeleton_of(task, name)) if codes else ""
-
-
-def where_in_python(text: str, steps: Sequence[LineStep], given: str = "") -> str:
-    """Returns sentences about how the last call came to its result; empty if nothing is known.
-
-    ``given``: the skeleton, whose lines are followed and not told.
-    """
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return ""
-    lines = text.splitlines()
-    left = lines_left(lines, given.splitlines())
-    return _sentences(_lines(tree, lines, left, steps))
-
-
-def _lines(tree: ast.Module, lines: Sequence[str], left: set[int], steps: Sequence[LineStep]) -> Iterator[str]:
-    ends = [place for place, step in enumerate(steps) if not step.name and step.above < 0]
-    statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and not hasattr(node, "body")]
-    statements += [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While | ast.If | ast.With)]
-    waiting, seen, told_lines = ends[-1:], set(ends[-1:]), set(left)
-    while waiting and len(seen) < _SEEN:
-        place = waiting.pop(0)
-        step = steps[place]
-        node = next((node for node in statements if _first(node) <= step.line <= _last(node)), None)
-        used = _used(node)
-        sources = list[int]()
-        values = list[str]()
-        for name in used:
-            origin = _origin(steps, place, name)
-            if origin is not None:
-                sources.append(origin)
-                values += [f"{name} {steps[origin].value}"] if steps[origin].value else []
-        begin = min(sources, default=0)
-        returned = {
-            steps[at].line: at
-            for at in range(begin, place)
-            if not steps[at].name and steps[at].above == step.call and node is not None
-            and _first(node) <= steps[at].from_ <= _last(node)
-        }  # fmt: skip
-        if node is not None and step.line not in told_lines and not _moves(node):
-            told_lines.add(step.line)
-            code = " ".join(" ".join(lines[_first(node) - 1 : _last(node)]).split())
-            shown = f"line {_first(node)}, '{code if len(code) <= _SHOWN else code[: _SHOWN - 1] + '…'}'"
-            told = f" ({', '.join(values[:_INPUTS])})" if values else ""
-            if step.name:
-                yield f"{step.name} is what {shown} sets: {step.value}{told}"
-            elif isinstance(node, ast.Return) or step.value.startswith("raises"):
-                yield f"{shown} {step.value if step.value.startswith('raises') else f'returns {step.value}'}{told}"
-        for at in (*reversed(returned.values()), *sources):
-            if at not in seen:
-                seen.add(at)
-                waiting.insert(0 if at in returned.values() else len(waiting), at)
-
-
-def _moves(node: ast.AST) -> bool:
-    """Returns whether a statement only passes values on, and computes none."""
-    match node:
-        case ast.Assign(targets=targets, value=value):
-            return all(map(_moves, [*targets, value]))
-        case ast.Return(value=ast.expr() as value) | ast.For(iter=value) | ast.Starred(value=value):
-            return _moves(value)
-        case ast.Call(func=ast.Name(id="zip" | "enumerate" | "reversed"), args=given):
-            return all(map(_moves, given))
-        case ast.Subscript(value=value, slice=ast.Name()) | ast.Attribute(value=value):
-            return _moves(value)
-        case ast.Tuple(elts=members):
-            return all(map(_moves, members))
-    return isinstance(node, ast.Name)
-
-
-def _first(node: ast.stmt) -> int:
-    return node.lineno
-
-
-def _last(node: ast.stmt) -> int:
-    """Returns the last line of a statement, or of the head of one that has a body."""
-    body = getattr(node, "body", None)
-    return max(node.lineno, body[0].lineno - 1) if body else node.end_lineno or node.lineno
-
-
-def _used(node: ast.stmt | None) -> list[str]:
-    """Returns the variables that a statement reads, and the attributes of ``self``."""
-    if node is None:
-        return []
-    parts: list[ast.AST] = [node]
-    if isinstance(node, ast.Assign):
-        parts = [node.value, *node.targets]
-    elif isinstance(node, ast.For):
-        parts = [node.iter]
-    elif isinstance(node, ast.If | ast.While):
-        parts = [node.test]
-    names = list[str]()
-    for part in parts:
-        for inner in ast.walk(part):
-            if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id == "self":
-                names.append(f"self.{inner.attr}")
-            elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load) and inner.id != "self":
-                names.append(inner.id)
-    return list(dict.fromkeys(names))
-
-
-def _origin(steps: Sequence[LineStep], place: int, name: str) -> int | None:
-    """Returns the place of the last step before another one that set a variable of the same call, or an attribute."""
-    attribute = name.removeprefix("self") if name.startswith("self.") else ""
-    for at in range(place - 1, -1, -1):
-        step = steps[at]
-        if step.name.endswith(attribute) if attribute else (step.call == steps[place].call and step.name == name):
-            return at
-    return None
-
-
-def _sentences(parts: Iterable[str]) -> str:
+def sentences(parts: Iterable[str], most: int = _PARTS) -> str:
     """Returns the first parts that are not empty, each once, as sentences; no more than these are asked for."""
     seen = dict[str, None]()
     for part in parts:
         seen |= {part: None} if part else {}
-        if len(seen) == _PARTS:
+        if len(seen) == most:
             break
     return ". ".join(f"{part[:1].upper()}{part[1:]}" if part.startswith(_PLAIN) else part for part in seen)
 

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from p4reduce.base.errors import ControllerError, PlanError
@@ -19,8 +20,8 @@ from p4reduce.control_plane.fleet import SILENT_S
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.group import agreement
 from p4reduce.group.agreement import Agreement, Built, Commit, Event, Install
-from p4reduce.group.errors import ClusterError, CollectiveError, FallenApartError
-from p4reduce.group.membership import Journal, OnFailure, Reach
+from p4reduce.group.errors import ClusterError
+from p4reduce.group.membership import Journal, MembershipDecision, OnFailure, Reach
 from p4reduce.runs.real.member import Committed
 from p4reduce.runs.real.presence import Arrivals, Presence
 from p4reduce.topologies import Topology
@@ -65,7 +66,7 @@ class Trees:
     ) -> None:
         self.used = used
         self.hosts = tuple(hosts)
-        self.reach = Reach(topology, self.hosts, set(), set())
+        self.reach = Reach(topology, self.hosts)
         self.endpoints = endpoints
         self._controller = controller
         self._requests = requests
@@ -253,50 +254,46 @@ class Coordinator:
         self._watch = watch
         self._deadline = deadline
         self._arrivals = arrivals
-        self.agreement = Agreement(range(len(presence.seen)), presence.leases, trees, on_failure, trees.epoch)
+        ranks = range(len(presence.seen))
+        self.agreement = Agreement(ranks, presence.leases, trees, on_failure, trees.epoch)
+        self.agreement.blamed = self._blamed
         self._inbox: deque[tuple[int, list[Event]]] = deque()
         """events received while other work was done, with their times"""
-        self._begun: tuple[Install, Future[Stand | None]] | None = None
-        """trees that are being installed …"""
-        self._next: Stand | None = None
-        """… or are installed and not used yet"""
+        self._next: tuple[MembershipDecision, Future[Stand | None]] | None = None
+        """trees that are being installed, or are installed and not used yet"""
+        self._reported = False
+        """whether the agreement knows that they are installed, or could not be"""
         self._beside = ThreadPoolExecutor(1, "beside")
-
-    @property
-    def survivors(self) -> tuple[int, ...]:
-        """Return the members that have not died."""
-        return self.agreement.survivors
 
     def wait(self) -> GroupEnd | None:
         """Wait until all living ranks have ended; return the failure that ended the run, or None.
 
         Raises ``ClusterError`` if no group can go on.
         """
-        with self._beside:
-            ended = self._wait()
-            self._abandon()
-            return ended
-
-    def _wait(self) -> GroupEnd | None:
-        seen, dead = self._presence.seen, self._presence.leases
+        seen, dead = self._presence.seen, self._presence.leases.dead
         first: GroupEnd | None = None
-        while any(worker.code is None and worker.member and rank not in dead.dead for rank, worker in enumerate(seen)):
-            self._pump()
-            members = [(rank, worker.code) for rank, worker in enumerate(seen) if worker.member]
-            failed = [GroupEnd(rank, code) for rank, code in members if code]
-            first = first or next(iter(failed), None)
-            if first is not None and (self._on_failure == "abort" or len(failed) == len(members)):
-                return first
-            self._follow()
-        if not self.survivors and first is None:
-            reasons = "; ".join(f"rank {rank} {why}" for rank, why in dead.dead.items())
-            raise ClusterError(f"no rank survived: {reasons}")
-        return None if self.survivors else first
+        over = False
+        with self._beside:
+            while not over and any(it.code is None and it.member and rank not in dead for rank, it in enumerate(seen)):
+                self._pump()
+                members = [(rank, worker.code) for rank, worker in enumerate(seen) if worker.member]
+                failed = [GroupEnd(rank, code) for rank, code in members if code]
+                first = first or next(iter(failed), None)
+                over = first is not None and (self._on_failure == "abort" or len(failed) == len(members))
+                if not over:
+                    self._follow()
+            self._abandon()
+        if over or not self.agreement.survivors:
+            if first is None:
+                fates = "; ".join(f"rank {rank} {why}" for rank, why in dead.items())
+                raise ClusterError(f"no rank survived: {fates}")
+            return first
+        return None
 
     def _pump(self) -> None:
         """Collect events without acting on them."""
         events = self._presence.pump()
-        self._arrivals.start_due(self.survivors)
+        self._arrivals.start_due(self.agreement.survivors)
         events += map(agreement.Damaged, self._watch())
         self._inbox.append((time.monotonic_ns(), events))
         if time.monotonic() > self._deadline:
@@ -315,15 +312,16 @@ class Coordinator:
             self._pump()
         return work.result()
 
-    def _blamed(self) -> Collection[int]:
-        """Return the members that others wait for, according to the data path."""
-        beats = {member: self._presence.seen[member].beat for member in self.survivors}
+    def _blamed(self, asked: Collection[int]) -> Collection[int]:
+        """Return the members that others wait for: those ``asked``, or else those that the data path names."""
+        if asked:
+            return asked
         waiting = {
             member: list(zip(beat.waits, beat.told, strict=True))
-            for member, beat in beats.items()
-            if beat is not None and beat.waits is not None and beat.told is not None
+            for member in self.agreement.survivors
+            if (beat := self._presence.seen[member].beat) is not None and beat.waits and beat.told
         }
-        return self._trees.blamed(waiting, self.survivors)
+        return self._trees.blamed(waiting, self.agreement.survivors)
 
     # --- the agreement's events and actions
 
@@ -331,76 +329,64 @@ class Coordinator:
         """Pass all collected events to the agreement, and carry out its actions."""
         while self._inbox:
             self._hear(*self._inbox.popleft())
-        if self._begun is not None and self._begun[1].done():
-            (begun, done), self._begun = self._begun, None
-            now, ranks = time.monotonic_ns(), len(begun.decision.after) - len(begun.decision.joined)
+        if self._next is not None and not self._reported and self._next[1].done():
+            (decision, done), self._reported = self._next, True
+            now, ranks = time.monotonic_ns(), len(decision.after) - len(decision.joined)
             try:
-                self._next = done.result()
+                done.result()
             except ControllerError as error:
                 known_by = now + int(2 * SILENT_S * NS_PER_S)
-                event = Built(begun.epoch, f"{ranks} ranks cannot go on: {error}", known_by)
+                event = Built(decision.epoch, f"{ranks} ranks cannot go on: {error}", known_by)
             except ClusterError as error:
-                event = Built(begun.epoch, str(error))
+                event = Built(decision.epoch, str(error))
             else:
-                event = Built(begun.epoch)
+                event = Built(decision.epoch)
             self._hear(now, [event])
 
     def _hear(self, now: int, events: Sequence[Event]) -> None:
-        try:
-            actions = self.agreement.on(now, *events)
-        except FallenApartError as error:
-            raise ClusterError("; ".join((*self.agreement.news, str(error)))) from None
-        for action in actions:
-            self._do(action, now)
+        for action in self.agreement.on(now, *events):
+            self._do(action)
 
-    def _do(self, action: agreement.Action, now: int) -> None:
+    def _do(self, action: agreement.Action) -> None:
         presence = self._presence
         match action:
-            case agreement.Blame(asked):
-                self._hear(now, [agreement.BlamedMembers(asked or self._blamed())])
             case agreement.Tell(ranks, kind, content):
                 presence.term = self.agreement.term
-                if kind == "give":  # the holder's lease counts until it has answered
-                    presence.request_array(*ranks)
                 presence.tell(ranks, {kind: content})
-            case Install(epoch, decision):
-                work = self._beside.submit(self._trees.next(decision.after, epoch))
+            case Install(decision):
+                work = self._beside.submit(self._trees.next(decision.after, decision.epoch))
                 work.add_done_callback(lambda _: presence.wake())
-                self._begun = action, work
+                self._next, self._reported = (decision, work), False
             case agreement.Abandon():
                 self._abandon()
             case Commit():
                 self._commit(action)
-            case agreement.Abort(lost, cause):
-                reasons = "; ".join(f"rank {rank} {why}" for rank, why in lost.items())
-                raise CollectiveError(reasons or f"{cause}; the tree of the group has lost it")
 
     def _abandon(self) -> None:
         """Remove trees that no member was told of, once they are installed."""
-        if self._begun is not None:
-            (_, work), self._begun = self._begun, None
+        if self._next is not None:
+            stand, (_, work), self._next = None, self._next, None
             with contextlib.suppress(ControllerError, ClusterError):
-                self._next = self._wait_for(work)
-        stand, self._next = self._next, None
-        if stand is not None:
-            self._meanwhile(lambda: self._trees.drop(stand))
+                stand = self._wait_for(work)
+            if stand is not None:
+                self._meanwhile(partial(self._trees.drop, stand))
 
     def _commit(self, action: Commit) -> None:
         """Write the decision to the journal, tell the members, and remove the old trees."""
         decision, presence = action.decision, self._presence
         self._meanwhile(lambda: self.journal.write(decision))
-        stand, self._next = self._next, None
+        stand, self._next = None if self._next is None else self._next[1].result(), None
         specs = [] if stand is None else [self._trees.endpoints(plan) for plan in stand.plans]
         for member in decision.after:
             seen, host = presence.seen[member], self._trees.hosts[member]
             seen.beat, seen.member = None, True  # the beat describes waits on the old tree
             if seen.control is not None:
-                array = presence.array if member in action.lacking else None
+                array, failed = action.given if action.given and member in action.lacking else (None, None)
                 told = Committed(
                     decision,
                     tuple(of_tree[host] for of_tree in specs),
                     () if stand is None else stand.weights,
-                    failed=None if array is None else presence.failed,
+                    failed=failed,
                     history=tuple(self.journal.decisions) if member in decision.joined else None,
                 )
                 seen.control.send(to_plain(told), array)

@@ -23,7 +23,7 @@ import numpy as np
 
 from p4reduce.base.records import RecordError, from_plain
 from p4reduce.group import remote
-from p4reduce.group.agreement import PARTED, Alive, Answered, Beat, Event, Joined, Left, ProcessEnded, Unheard
+from p4reduce.group.agreement import PARTED, Answered, Beat, Event, Joined, Left, ProcessEnded
 from p4reduce.group.backend import FloatArray
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.membership import REAL_LEASE, Leases, SurvivorAnswer
@@ -433,7 +433,7 @@ class RankState:
 class Presence(Closable):
     """The processes and connections of all ranks. Use as a context manager, from one thread.
 
-    ``leases`` belong to an agreement, which ends them; this class only reads them.
+    ``leases`` belong to an agreement, which ends them; this class extends them.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -443,10 +443,6 @@ class Presence(Closable):
         self.leases = Leases(REAL_LEASE, (), 0)
         self.term = 0
         """Term of the last question to the members."""
-        self.array: FloatArray | None = None
-        self.failed: str | None = None
-        """Error of the result that a member was asked to give, or None."""
-        self._holder: int | None = None
         self._events: list[Event] = []
         self._closed = False
         self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -477,13 +473,14 @@ class Presence(Closable):
         """End a wait when this socket becomes readable; the caller of the wait reads it."""
         self._selector.register(events, selectors.EVENT_READ, lambda: None)
 
-    def wake_at_end(self, pid: int) -> None:
-        """End a wait when a process ends."""
+    def wake_at_end(self, pid: int, then: Callable[[], None] = lambda: None) -> None:
+        """End a wait when a process ends, and call ``then``."""
         pidfd = os.pidfd_open(pid)
 
         def ended() -> None:
             self._selector.unregister(pidfd)
             os.close(pidfd)
+            then()
 
         self._selector.register(pidfd, selectors.EVENT_READ, ended)
 
@@ -499,19 +496,10 @@ class Presence(Closable):
 
         The end of a process on another machine is reported to ``note_end``.
         """
-        rank = len(self.seen)
-        if isinstance(process, RemoteRank):
-            self.seen.append(RankState(process, process, member=member))
-            return
-        self.seen.append(RankState(process, Signs(process.pid), member=member))
-        pidfd = os.pidfd_open(process.pid)
-
-        def ended() -> None:
-            self._selector.unregister(pidfd)
-            os.close(pidfd)
-            self._process_ended(rank)
-
-        self._selector.register(pidfd, selectors.EVENT_READ, ended)
+        rank, signs = len(self.seen), process if isinstance(process, RemoteRank) else Signs(process.pid)
+        self.seen.append(RankState(process, signs, member=member))
+        if signs is not process:
+            self.wake_at_end(process.pid, lambda: self._process_ended(rank))
 
     def note_end(self, rank: int) -> None:
         """Note that a rank's process on another machine has ended. May be called from any thread."""
@@ -531,23 +519,20 @@ class Presence(Closable):
             self._posted.get()()
         now = time.monotonic_ns()
         if self._looked_ns is not None and (gap := now - self._looked_ns) > LATE:
-            self._events.append(Unheard(gap))  # this process stood still, as others may have
+            self.leases.postpone(gap)  # this process stood still, as others may have
         self._looked_ns = now
         quiet = self.leases.expired(now + REAL_LEASE.term - QUIET * REAL_LEASE.beat)
-        self._events += [Alive([member]) for member in quiet if self.seen[member].signs.seen()]
+        for member in quiet:
+            if self.seen[member].signs.seen():
+                self.leases.heard(member, now)
         events, self._events = self._events, []
         return events
-
-    def request_array(self, holder: int) -> None:
-        """Expect the array of a stopped member that is about to be asked for its last result."""
-        self.array, self._holder = None, holder
-        if (control := self.seen[holder].control) is not None:
-            control.asked += 1
 
     def tell(self, members: Iterable[int], message: Message) -> None:
         """Send a message to each of the members that has connected."""
         for member in members:
             if (control := self.seen[member].control) is not None:
+                control.asked += "give" in message
                 control.send(message)
 
     def replace(self, rank: int) -> None:
@@ -618,12 +603,11 @@ class Presence(Closable):
             return
         self._strangers.remove(control)
         self.seen[rank].control = control
-        self._selector.modify(control.connection, selectors.EVENT_READ, lambda: self._hear(rank, control))
+        self._selector.modify(
+            control.connection, selectors.EVENT_READ, lambda: self._handle(rank, self._messages(control, rank))
+        )
         self._events.append(Joined(rank))
         self._handle(rank, messages[1:])
-
-    def _hear(self, rank: int, control: Control) -> None:
-        self._handle(rank, self._messages(control, rank))
 
     def _handle(self, rank: int, messages: Sequence[tuple[Message, FloatArray | None]]) -> None:
         seen = self.seen[rank]
@@ -657,9 +641,7 @@ class Presence(Closable):
                 seen.finished = finished
                 return Answered(rank, term, SurvivorAnswer(finished, contributors, operation, root))
             case ArrayMessage(term, failed):
-                if term == self.term and rank == self._holder:
-                    self.array, self.failed, self._holder = array, failed, None
-                return Answered(rank, term, None)
+                return Answered(rank, term, None, None if array is None else (array, failed))
 
     def out_of_turn(self, rank: int, why: str) -> None:
         """Exclude a rank after an invalid message; the others go on without it."""

@@ -314,7 +314,7 @@ class ScriptCluster(RealCluster):
         if failed is None:
             self.lost_switches = trees.reach.switches
             self.decisions, self.resumed = coordinator.journal.decisions, coordinator.resumed
-            self._survivors = coordinator.survivors
+            self._survivors = coordinator.agreement.survivors
             if trees.used is not began:
                 self.assignment = replace(self.assignment, weights=trees.used.weights)
                 self.trees = [Job(plan, self.job.numbers) for plan in trees.used.plans]

@@ -7,19 +7,23 @@ switch's restart is known at the controller's next look (``LOOK_PS``), and at on
 joins tells the coordinator, which tells the members; an earlier rank of that host has ended then.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
+from p4reduce.control_plane.entries import switches_on_paths
 from p4reduce.control_plane.fleet import LOOK_MS
 from p4reduce.group.agreement import Damaged, Event, ProcessEnded
 from p4reduce.group.errors import ClusterError
-from p4reduce.group.membership import VIRTUAL_LEASE, Leases
-from p4reduce.network.virtual import Faults, VirtualNetwork
+from p4reduce.group.membership import VIRTUAL_LEASE
+from p4reduce.network.virtual import Faults
 from p4reduce.runs.jobs import CONTROL_LATENCY_PS
-from p4reduce.topologies import Topology
+from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.topologies.optical import Ends, is_down
+
+if TYPE_CHECKING:
+    from p4reduce.runs.virtual.surviving import SurvivingCarrier
 
 Kind = Literal["process", "host", "switch", "link", "join", "restart"]
 LOOK_PS: Final = VIRTUAL_LEASE.term * LOOK_MS // 1000
@@ -69,231 +73,182 @@ def joining(incidents: Iterable[Incident]) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True)
-class _Death:
-    at_ps: int
-    reason: str
-    silent: bool
-    """whether its connection stays open, so that only its lease shows the death"""
-
-
 class Health:
     """The true state of members, switches and links, and when the coordinator learns of it.
 
-    hosts: of all ranks (first the ``members`` of the start, then those that join, in order). leases: of the members
-    that the coordinator knows. faults: of intact links.
+    ``faults``: of intact links.
     """
 
     def __init__(
-        self,
-        topology: Topology,
-        hosts: Sequence[str],
-        incidents: Iterable[Incident],
-        leases: Leases,
-        members: int,
-        faults: Faults | Mapping[Hop, Faults] = _WHOLE,
+        self, carrier: "SurvivingCarrier", incidents: Iterable[Incident], faults: Faults | Mapping[Hop, Faults]
     ) -> None:
-        self._topology = topology
-        self._faults = faults
-        self._newest = members
-        self._at = {host: rank for rank, host in enumerate(hosts[:members])}
+        self._carrier, self._faults = carrier, faults
+        self._topology, self._leases, self._reach = carrier.topology, carrier.agreement.leases, carrier.reach
+        self._newest = len(carrier.workers)
+        self._at = {host: rank for rank, host in enumerate(carrier.workers)}
         """rank of the last process that began at each host"""
-        self._came: dict[int, int] = {}
-        """ranks that began later and are no members yet, with the time when the coordinator knows"""
         self._broken: tuple[set[Ends], set[str]] = set(), set()
         """links and switches that are down, known or not"""
         self._agenda = sorted(incidents, key=lambda incident: incident.at_ps)
-        for incident in self._agenda:
-            incident.check(topology, hosts)
-        self._leases = leases
-        self._dead: dict[int, _Death] = {}
-        self._heard: set[int] = set()  # ranks whose end the coordinator was told
-        self._taken: set[int] = set()  # ranks of `_came` that the next decision admits
-        self._gone: list[Event] = []  # ends of ranks of `_came` that were not admitted
-        self._damage: list[tuple[int, Incident]] = []  # of links and switches, with the time when it is known
-        self._looks: list[int] = []  # times at which the controller looks at restarted switches
-        self.links: set[Ends] = set()
-        """Links that are known to be down."""
-        self.switches: set[str] = set()
-        """Switches that are known to have ended."""
+        self.dead: dict[int, int] = {}
+        """Ranks that have died, known or not, with the time."""
+        self.came: dict[int, int] = {}
+        """Ranks that began later and are no members yet, with the time when the coordinator knows."""
+        self._news: list[tuple[int, ProcessEnded | Incident | None]] = []
+        """what the coordinator learns, with the time: ends, damage, or (None) what it finds by looking at switches"""
         self._patience = VIRTUAL_LEASE.beat
-
-    @property
-    def dead(self) -> frozenset[int]:
-        """Return the ranks that have died, known or not."""
-        return frozenset(self._dead)
-
-    def unknown(self, members: Iterable[int]) -> tuple[int, ...]:
-        """Return the members that have died without the coordinator's knowledge."""
-        return tuple(member for member in members if member in self._dead and member not in self._leases.dead)
-
-    def died_before(self, at_ps: int) -> set[int]:
-        """Return the ranks that have died before a time."""
-        return {rank for rank, death in self._dead.items() if death.at_ps < at_ps}
+        self.again_ps: int | None = None
+        """When to ask again for blamed members, picoseconds; None: not before there is news."""
 
     def joins_by(self, at_ps: int) -> bool:
         """Return whether the coordinator could tell members by ``at_ps`` that a rank joins."""
-        told = at_ps - CONTROL_LATENCY_PS
-        soon = any(incident.at_ps + CONTROL_LATENCY_PS <= told for incident in self._agenda if incident.kind == "join")
-        return soon or bool(self.newcomers(at_ps))
+        soon = [incident.at_ps + CONTROL_LATENCY_PS for incident in self._agenda if incident.kind == "join"]
+        return any(known + CONTROL_LATENCY_PS <= at_ps for known in (*soon, *self.came.values()))
 
-    def newcomers(self, now: int) -> tuple[int, ...]:
-        """Return the ranks that want to join and that the members can know by now."""
-        return tuple(rank for rank, known in self._came.items() if known + CONTROL_LATENCY_PS <= now)
-
-    def take_in(self, members: Collection[int]) -> None:
-        """Admit ranks that asked to join; from now on they send heartbeats."""
-        self._taken |= self._came.keys() & members
-        self._came = {rank: known for rank, known in self._came.items() if rank not in members}
-
-    def refuse(self, member: int) -> None:
-        """Refuse a rank that asked to join."""
-        self._came.pop(member, None)
+    def newcomers(self) -> tuple[int, ...]:
+        """Return the ranks that could join now: the members know of them and reach them."""
+        told, hosts = self._carrier.now - CONTROL_LATENCY_PS, self._carrier.everybody
+        there = [hosts[member] for member in self._carrier.agreement.survivors[:1]]
+        came = [rank for rank, known in self.came.items() if known <= told and there]
+        return tuple(rank for rank in came if not self._reach.apart([*there, hosts[rank]]))
 
     def die(self, rank: int, at_ps: int, reason: str) -> None:
-        """Note that a member's process has ended and closed its connection."""
-        self._dead.setdefault(rank, _Death(at_ps, reason, silent=False))
+        """Note that a rank's process has ended and closed its connection."""
+        if rank not in self.dead:
+            self.dead[rank] = at_ps
+            self._news.append((at_ps + CONTROL_LATENCY_PS, ProcessEnded(rank, reason)))
 
     def next_ps(self, now: int) -> int | None:
         """Return when the next incident or look is due, picoseconds; None: never."""
-        times = [incident.at_ps for incident in self._agenda[:1]] + [at_ps for at_ps, _ in self._damage] + self._looks
-        times += [now for _ in self._gone]
-        times += [self._dead[member].at_ps + CONTROL_LATENCY_PS for member in self._unheard]
-        silent = [member for member in self._leases.alive if member in self._dead and self._dead[member].silent]
-        times += [runs_out for member in silent if (runs_out := self._leases.runs_out(member)) > now]
+        times = [incident.at_ps for incident in self._agenda[:1]] + [known for known, _ in self._news]
+        times += [] if self.again_ps is None else [self.again_ps]
+        ends = [self._leases.runs_out(member) for member in self._leases.alive if member in self.dead]
+        times += [runs_out for runs_out in ends if runs_out > now]
         return max(now, min(times)) if times else None
 
-    def happen(self, network: VirtualNetwork, silence: Callable[[int], None], restart: Callable[[str], None]) -> None:
-        """Apply the incidents that are due by now to the network.
-
-        silence: stops a rank's endpoints. restart: makes a switch lose what was installed.
-        """
-        while self._agenda and self._agenda[0].at_ps <= network.now:
+    def happen(self) -> None:
+        """Apply the incidents that are due by now to the network."""
+        while self._agenda and self._agenda[0].at_ps <= self._carrier.now:
             incident = self._agenda.pop(0)
-            if incident.kind == "join":
-                self._begin(incident, silence)
-                self._mend(network, incident.what)
-                continue
-            if incident.kind == "restart" and self._starts(network, incident, restart):
-                continue
-            if incident.kind in {"process", "host"}:
-                rank = self._at.get(incident.what)
-                reason = "was killed" if incident.kind == "process" else "fell silent"
-                if rank is None or self._gave_up(rank, reason):
-                    continue  # there is no member yet
-                if rank in self._dead or rank not in self._alive:
-                    continue
-                self._dead[rank] = _Death(incident.at_ps, reason, silent=incident.kind == "host")
-                self._leases.heard(rank, _last_beat(rank, incident.at_ps) + CONTROL_LATENCY_PS)
-                silence(rank)
-            else:
-                known = incident.at_ps + CONTROL_LATENCY_PS
-                if incident.kind != "link":
-                    known = _last_beat(0, incident.at_ps) + CONTROL_LATENCY_PS + VIRTUAL_LEASE.term
-                if incident.kind != "restart" or known < incident.at_ps + incident.away_ps + CONTROL_LATENCY_PS:
-                    self._damage.append((known, incident))
-                links, switches = self._broken
-                if incident.kind == "link":
-                    links.add(incident.ends)
-                else:
-                    switches.add(incident.what)
-            for link in self._topology.links:
-                ends = frozenset((link.a, link.b))
-                if incident.what in ends if incident.kind != "link" else incident.ends == ends:
-                    for hop in ((link.a, link.port_a), (link.b, link.port_b)):
-                        network.set_faults(hop, _CUT)
+            match incident.kind:
+                case "join":  # an earlier process there ends with all its connections
+                    self._end(incident, "was started anew")
+                    self._at[incident.what] = self._newest
+                    self.came[self._newest] = incident.at_ps + CONTROL_LATENCY_PS
+                    self._newest += 1
+                    self._mend(incident.what)
+                case "process" | "host":
+                    if self._end(incident, "was killed" if incident.kind == "process" else "fell silent"):
+                        self._cut(incident)
+                case "link":
+                    self._broken[0].add(incident.ends)
+                    self._news.append((incident.at_ps + CONTROL_LATENCY_PS, incident))
+                    self._cut(incident)
+                case "restart" if not incident.away_ps or incident.what in self._broken[1]:
+                    self._restart(incident)
+                case _:
+                    self._lose(incident)
+                    self._cut(incident)
 
-    def _begin(self, incident: Incident, silence: Callable[[int], None]) -> None:
-        """Start a process at a host; an earlier one there ends with all its connections."""
-        old = self._at.get(incident.what)
-        reason = "was started anew"
-        if old is not None and not self._gave_up(old, reason) and old in self._alive:
-            self._dead[old] = _Death(incident.at_ps, reason, silent=False)
-            silence(old)
-        self._at[incident.what] = self._newest
-        self._came[self._newest] = incident.at_ps + CONTROL_LATENCY_PS
-        self._newest += 1
-
-    @property
-    def _alive(self) -> set[int]:
-        """Return the members and the ranks being admitted that the coordinator takes for alive."""
-        return {*self._leases.alive, *self._taken} - self._leases.dead.keys()
-
-    def _gave_up(self, rank: int, reason: str) -> bool:
-        """Note the end of a rank that had asked to join; return False for any other rank."""
-        if self._came.pop(rank, None) is None:
+    def _end(self, incident: Incident, reason: str) -> bool:
+        """End the last process at a host; return False if no member or rank being admitted was running there."""
+        rank, at_ps = self._at.get(incident.what), incident.at_ps
+        if rank is None or (rank in self.dead and incident.kind != "join"):
             return False
-        self._gone.append(ProcessEnded(rank, reason))
-        return True
-
-    def _starts(self, network: VirtualNetwork, incident: Incident, restart: Callable[[str], None]) -> bool:
-        """Restart a switch; return False if it is away from now on."""
-        switch, now = incident.what, incident.at_ps
-        _, down = self._broken
-        if incident.away_ps and switch not in down:
-            back = Incident(now + incident.away_ps, "restart", switch)
-            self._agenda = sorted([*self._agenda, back], key=lambda incident: incident.at_ps)
+        if self.came.pop(rank, None) is not None:  # the members do not know it yet
+            self._news.append((at_ps, ProcessEnded(rank, reason)))
             return False
-        restart(switch)
-        if switch in down:  # its stream has ended; the controller opens it again
-            down.discard(switch)
-            self._looks.append(now + CONTROL_LATENCY_PS)
+        if incident.kind == "host":
+            self.dead[rank] = at_ps
+            self._leases.heard(rank, _last_beat(rank, at_ps) + CONTROL_LATENCY_PS)
         else:
-            self._looks.append((now // LOOK_PS + 1) * LOOK_PS + CONTROL_LATENCY_PS)
-        self._mend(network, switch)
+            self.dead.pop(rank, None)  # a host that fell silent closes its connection as it starts anew
+            self.die(rank, at_ps, reason)
+        self._carrier.pause(incident.what)
         return True
 
-    def _mend(self, network: VirtualNetwork, node: str) -> None:
+    def _lose(self, incident: Incident) -> None:
+        """Note that a switch is away; it counts as lost once its lease has run out, unless it is back before."""
+        known = _last_beat(0, incident.at_ps) + CONTROL_LATENCY_PS + VIRTUAL_LEASE.term
+        back = incident.at_ps + incident.away_ps
+        if incident.kind == "switch" or known < back + CONTROL_LATENCY_PS:
+            self._news.append((known, incident))
+        if incident.kind == "restart":
+            self._agenda.append(Incident(back, "restart", incident.what))
+            self._agenda.sort(key=lambda incident: incident.at_ps)
+        self._broken[1].add(incident.what)
+
+    def _restart(self, incident: Incident) -> None:
+        """Restart a switch; the controller looks at it at once if it has to open its stream again."""
+        switch, at_ps = incident.what, incident.at_ps
+        self._carrier.switches.restart(switch)
+        looks_ps = at_ps if switch in self._broken[1] else (at_ps // LOOK_PS + 1) * LOOK_PS
+        self._broken[1].discard(switch)
+        self._news.append((looks_ps + CONTROL_LATENCY_PS, None))
+        self._mend(switch)
+
+    def _cut(self, incident: Incident) -> None:
+        """Cut a link, or all links of a node."""
+        for link in self._topology.links:
+            ends = frozenset((link.a, link.b))
+            if incident.what in ends if incident.kind != "link" else incident.ends == ends:
+                self._set_faults(link, _CUT)
+
+    def _mend(self, node: str) -> None:
         """Restore a node's links, except those that are down or lead to a node that is down."""
         down = is_down(*self._broken)
-        silent = {host for host, rank in self._at.items() if rank in self._dead}
+        silent = {host for host, rank in self._at.items() if rank in self.dead}
         for link in self._topology.links:
-            if silent & {link.a, link.b}:
-                continue
-            if node in (link.a, link.b) and not down(link):
-                for hop in ((link.a, link.port_a), (link.b, link.port_b)):
-                    whole = self._faults if isinstance(self._faults, Faults) else self._faults.get(hop, _WHOLE)
-                    network.set_faults(hop, whole)
+            if node in (link.a, link.b) and not silent & {link.a, link.b} and not down(link):
+                self._set_faults(link, self._faults)
 
-    def heard_of(self, now: int, look: Callable[[], Collection[str]]) -> list[Event]:
-        """Return the events that the coordinator has learned since the last call.
+    def _set_faults(self, link: Link, faults: Faults | Mapping[Hop, Faults]) -> None:
+        for hop in ((link.a, link.port_a), (link.b, link.port_b)):
+            own = faults if isinstance(faults, Faults) else faults.get(hop, _WHOLE)
+            self._carrier.network.fabric.set_faults(hop, own)
 
-        look: finds the switches that have restarted; the controller restores them.
-        """
-        events, self._gone = self._gone, []
-        for known, incident in [damage for damage in self._damage if damage[0] <= now]:
-            self._damage.remove((known, incident))
-            if incident.kind == "link":
-                self.links.add(incident.ends)
-                events.append(Damaged(f"link {incident.what} is down"))
-            else:
-                self.switches.add(incident.what)
-                events.append(Damaged(f"switch {incident.what} has ended"))
-        if any(at_ps <= now for at_ps in self._looks):
-            self._looks = [at_ps for at_ps in self._looks if at_ps > now]
-            for switch in look():
-                self.switches.discard(switch)
-                self._damage = [
-                    damage for damage in self._damage if damage[1].what != switch or damage[1].kind != "restart"
-                ]
-                events.append(Damaged(f"switch {switch} began anew"))
-        for member in self._unheard:
-            if self._dead[member].at_ps + CONTROL_LATENCY_PS <= now:
-                self._heard.add(member)
-                events.append(ProcessEnded(member, self._dead[member].reason))
+    def beat(self, now: int) -> None:
+        """Extend the leases of all living members."""
+        for member in self._leases.alive:
+            if member not in self.dead:
+                self._leases.heard(member, now)
+        self.again_ps = None
+
+    def heard_of(self, now: int) -> list[Event]:
+        """Return the events that the coordinator has learned since the last call."""
+        events: list[Event] = []
+        due = [news for known, news in self._news if known <= now]
+        self._news = [news for news in self._news if news[0] > now]
+        for news in due:
+            match news:
+                case ProcessEnded():
+                    events.append(news)
+                case Incident(kind="link"):
+                    self._reach.links.add(news.ends)
+                    events.append(Damaged(f"link {news.what} is down"))
+                case Incident():
+                    self._reach.switches.add(news.what)
+                    events.append(Damaged(f"switch {news.what} has ended"))
+                case None:
+                    events += self._look()
         return events
 
-    @property
-    def _unheard(self) -> list[int]:
-        """Return the ranks whose connection has closed without the coordinator's knowledge."""
-        known = self._leases.dead.keys() | self._heard
-        return [member for member, death in self._dead.items() if not death.silent and member not in known]
+    def _look(self) -> list[Event]:
+        """Restore the switches that have restarted; their plans are lost."""
+        controller = self._carrier.switches.controller
+        restarted = {*controller.look().restarted}
+        for switch in restarted:
+            controller.restore(switch)
+        self._reach.switches -= restarted
+        self._news = [(at, of) for at, of in self._news if not (isinstance(of, Incident) and of.what in restarted)]
+        lost = [plan for plan in controller.installed if restarted & {*switches_on_paths(plan)}]
+        self._carrier.lapsed |= {(plan.job, plan.epoch) for plan in lost}
+        return [Damaged(f"switch {switch} began anew") for switch in sorted(restarted)]
 
-    def again(self, now: int, *, patient: bool) -> int:
-        """Return when to ask again for blamed members; with ``patient`` at growing intervals."""
-        patience = self._patience
+    def ask_again(self, now: int, *, patient: bool) -> None:
+        """Have blamed members looked for again; with ``patient`` at growing intervals."""
+        self.again_ps = now + self._patience
         self._patience *= 2 if patient else 1
-        return now + patience
 
     def begun(self) -> None:
         """Note that a member has begun to wait for others."""

@@ -32,8 +32,8 @@ from p4reduce.group.membership import MembershipDecision, SurvivorAnswer
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.jobs.specs import PATIENCE_PS, exchanged
 from p4reduce.network.virtual import StopReason
-from p4reduce.runs.jobs import CONTROL_LATENCY_PS, Part, beyond_int32, check_blocks
-from p4reduce.workers.records import Collective, EndpointState
+from p4reduce.runs.jobs import CONTROL_LATENCY_PS, MAIN_JOB, Part, beyond_int32, check_blocks
+from p4reduce.workers.records import EndpointState
 from p4switch.base.values import PS_PER_MS
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class CollectiveAttempts:
         """When the last rank began, picoseconds."""
         self._spread = False
         self._arrays: dict[int, FloatArray] = {}
-        self._contributors = carrier.members
+        self._contributors = carrier.agreement.members
         self._before: list[tuple[int, int]] = []
         self._beyond = False
         carrier._host_of = carrier.hosts
@@ -87,7 +87,7 @@ class CollectiveAttempts:
     @property
     def living(self) -> list[int]:
         """Return the ranks that take part and are alive, whether deaths are known or not; with the server."""
-        return self.living_of(self._carrier.members)
+        return self.living_of(self._carrier.agreement.members)
 
     def living_of(self, members: Iterable[int]) -> list[int]:
         """Return those of ``members`` that are alive, and the server if it takes part."""
@@ -116,15 +116,16 @@ class CollectiveAttempts:
         carrier, first = self._carrier, self.first
         if first.operation in SERVED and len(carrier.everybody) not in self.calls:
             raise CollectiveError(f"{first.operation}: the server takes no part")
-        if len(carrier.members) == 1:
+        if len(carrier.agreement.members) == 1:
             self.attempt(None, spread=False)
             return
-        job = carrier.job_of(first.operation, first.root)
+        number, *_ = carrier._place(first.operation, first.root, carrier.workers, carrier.everybody)
+        job = carrier._jobs.get(number)
         if job is None:
             try:
-                coming = carrier.plan_for(first.operation, first.root, carrier.members)
+                coming = carrier.plan_for(first.operation, first.root, carrier.agreement.members)
             except ClusterError as error:
-                if carrier.is_main(first.operation):
+                if number == MAIN_JOB:
                     raise  # the group has no tree any more
                 raise RefusedError(f"{first.operation} #{first.iteration}: {error}") from error
             self._network.advance(self._network.now + CONTROL_LATENCY_PS, check=check)
@@ -141,7 +142,7 @@ class CollectiveAttempts:
         self.posted = set()
         self._arrays = {}
         if not spread:
-            self._contributors = self._carrier.members
+            self._contributors = self._carrier.agreement.members
             self._beyond &= self.held
         for rank in self.living:
             if rank in self.done and not spread:
@@ -154,7 +155,7 @@ class CollectiveAttempts:
                 self._arrays[rank] = call.array
         if spread:
             self._prepare_spread()
-        if job is None and len(self._carrier.members) == 1 and self.living:
+        if job is None and len(self._carrier.agreement.members) == 1 and self.living:
             rank = self.living[0]
             self._settle(rank, max(self.calls[rank].start_ps, self._network.now))
         self.post_due()
@@ -234,7 +235,7 @@ class CollectiveAttempts:
             every = [self._network.status(self._carrier._endpoint(job, call)) for job, _ in self.parts]
             for status in every:
                 if status.state is EndpointState.FAILED or status.error is not None:
-                    raise CollectiveError(f"{self.first.operation}: {self._carrier.host_of(rank)}: {status.error}")
+                    raise CollectiveError(f"{self.first.operation}: {self._carrier.hosts[rank]}: {status.error}")
             if all(status.state is not EndpointState.ACTIVE for status in every):
                 # A rank that gets this result from another rank gets its error, too.
                 held = any(now.saturated > before for now, (_, before) in zip(every, self._before, strict=True))
@@ -298,6 +299,7 @@ class Survival:
         self._network = carrier.network
         self._health = carrier.health
         self._agreement = carrier.agreement
+        self._agreement.blamed = self._blamed
         self._check = check
         self._attempts = CollectiveAttempts(carrier, calls)
         self._calls = self._attempts.calls
@@ -317,32 +319,27 @@ class Survival:
         if not self._welcome():
             self._attempts.begin(self._check)
         while not self._over:
-            watched = self._watched()
+            watched = [] if self._carrier.changing else self._attempts.working
             whole = not self._attempts.unposted
             until = self._next_ps(whole=whole)
             if until is None and not watched and whole:
                 raise CollectiveError(f"{self._first.operation}: no rank is left that could carry it on")
             reason = self._network.advance(until, watch=watched if whole else (), check=self._check)
-            self._health.happen(self._network.fabric, self._silence, self._carrier.switches.restart)
+            self._health.happen()
             if self._stopped_ps is None:  # no member begins after it was told to stop
                 self._attempts.post_due()
                 self._attempts.collect()
             self._proceed()
             if reason is StopReason.QUIET and until is None and not self._over:
                 raise CollectiveError(f"{self._first.operation}: nothing moves any more, but not all have a result")
-            waited_ps = self._network.now - self._attempts.since_ps
-            if whole and waited_ps > 2 * PATIENCE_PS:  # workers alone give up after half of that
+            if whole and self._network.now > self._attempts.since_ps + 2 * PATIENCE_PS:  # workers give up after half
                 raise CollectiveError(f"{self._first.operation}: no result, and no rank is known to be dead")
         self._finish()
 
     @property
     def _over(self) -> bool:
-        if self._carrier.changing:
-            return False
-        return self._raised or (self._attempts.nothing_left and not self._watched())
-
-    def _watched(self) -> list[int]:
-        return [] if self._carrier.changing else self._attempts.working
+        done = self._raised or (self._attempts.nothing_left and not self._attempts.working)
+        return done and not self._carrier.changing
 
     def _next_ps(self, *, whole: bool) -> int | None:
         now = self._network.now
@@ -351,7 +348,7 @@ class Survival:
             times += [max(now, self._calls[rank].start_ps) for rank in self._attempts.unposted]
         if not self._carrier.changing and whole:
             times.append(max(now, self._looks_at_ps))
-        times += [at_ps for at_ps in (self._health.next_ps(now), self._agreement.wakes) if at_ps is not None]
+        times += [] if (at_ps := self._health.next_ps(now)) is None else [at_ps]
         return min(times, default=None)
 
     @property
@@ -365,8 +362,8 @@ class Survival:
         if not self._health.joins_by(begin):
             return False
         network.advance(begin, check=self._check)
-        self._health.happen(network.fabric, self._silence, self._carrier.switches.restart)
-        newcomers = self._carrier.newcomers()
+        self._health.happen()
+        newcomers = self._health.newcomers()
         if not newcomers:
             return False
         self._carrier.stop_jobs()
@@ -374,16 +371,12 @@ class Survival:
         self._hear(*map(Joined, newcomers))
         return True
 
-    def _silence(self, rank: int) -> None:
-        """Silence a host that has died, so that it sends nothing any more."""
-        self._carrier.pause(self._carrier.host_of(rank))
-
     # --- events that the coordinator learns of
 
     def _proceed(self) -> None:
         """Take in the events that are known by now, and do what is due."""
         now = self._network.now
-        events = self._health.heard_of(now, self._carrier.look)
+        events = self._health.heard_of(now)
         if not events and not self._carrier.changing and not self._attempts.unposted and now >= self._looks_at_ps:
             self._look_again_ps = now + LONG_PS
             events = self._turn_out()
@@ -393,9 +386,13 @@ class Survival:
             arrives()
 
     def _hear(self, *events: Event) -> None:
-        """Report events to the agreement, with signs of life of all living members, and carry out its actions."""
-        alive = agreement.Alive([member for member in self._agreement.leases.alive if member not in self._health.dead])
-        for action in self._agreement.on(self._network.now, alive, *events):
+        """Report events to the agreement, after signs of life of all living members; carry out its actions."""
+        self._health.beat(self._network.now)
+        try:
+            actions = self._agreement.on(self._network.now, *events)
+        except CollectiveError as error:
+            raise CollectiveError(f"{self._first.operation} #{self._first.iteration}: {error}") from None
+        for action in actions:
             self._do(action)
         if not self._agreement.survivors:
             dead = self._agreement.leases.dead
@@ -405,27 +402,33 @@ class Survival:
     def _turn_out(self) -> list[Event]:
         """Exclude members that keep others out of slots; return the events."""
         oldest = self._attempts.oldest_missing()
-        pulls = COLLECTIVES[self._first.operation] is Collective.PULL
+        pulls = as_carried(self._first.operation, ring=False) == "pull"
         names: set[str] = set()
         for place, (job, _) in enumerate(self._attempts.parts):
             seqs = {seq & 0xFFFFFFFF for at, seq in oldest if at == place and seq != SERVER_WAITS}
             if job.plan.in_network:
                 names |= self._carrier.switches.controller.out_of_turn(job.plan, seqs, pulls=pulls)
-        out_of_turn = [member for member in self._carrier.members if self._carrier.everybody[member] in names]
+        out_of_turn = [member for member in self._agreement.members if self._carrier.everybody[member] in names]
         for member in out_of_turn:
-            self._silence(member)
+            self._carrier.pause(self._carrier.hosts[member])
         return [agreement.ProcessEnded(member, OUT_OF_TURN) for member in out_of_turn]
 
     def _blamed(self, asked: Collection[int]) -> set[int]:
+        """Return the members that others wait for; if others' leases have run out, look for these again later."""
+        now = self._network.now
+        # All wait for the answers of those who are asked.
+        named = set(self._health.dead) if asked and self._due is None else self._named()
+        if set(self._agreement.leases.expired(now)) - named:
+            self._health.ask_again(now, patient=bool(self._attempts.unposted))
+        return named
+
+    def _named(self) -> set[int]:
         """Return the members that the operation waits for, by the slots of its tree; all members for other plans."""
-        members = self._carrier.members
-        if asked and self._due is None:
-            return set(self._health.unknown(members))  # all wait for their answers
+        members = self._agreement.members
         silent: set[int] = set()
         if self._stopped_ps is not None and self._network.now >= self._stopped_ps + CONTROL_LATENCY_PS:
-            silent = self._health.died_before(self._stopped_ps)  # they have not answered the first request
-        if not self._attempts.posted:
-            return silent
+            # They have not answered the first request.
+            silent = {rank for rank, died_ps in self._health.dead.items() if died_ps < self._stopped_ps}
         oldest = self._attempts.oldest_missing() if self._stopped_ps is None else self._oldest
         if not oldest:
             return silent
@@ -436,7 +439,7 @@ class Survival:
         blamed = self._carrier.switches.controller.blamed
         named = frozenset().union(*(blamed(plan, seq & 0xFFFFFFFF) for plan, seq in waited))
         server = parts[0][0].plan.server
-        if not named and server is not None:
+        if server is not None and named <= {everybody[rank] for rank in self._attempts.posted if rank < len(everybody)}:
             named = frozenset({server})  # all have asked, and the server has not answered
         rank_at = {everybody[member]: member for member in members}
         return silent | {rank_at[name] for name in named if name in rank_at}
@@ -445,11 +448,6 @@ class Survival:
 
     def _do(self, action: agreement.Action) -> None:
         match action:
-            case agreement.Blame(asked):
-                now, named = self._network.now, self._blamed(asked)
-                left = set(self._agreement.leases.expired(now)) - named
-                patient = bool(self._attempts.unposted)
-                self._hear(agreement.BlamedMembers(named, self._health.again(now, patient=patient) if left else None))
             case Tell(members, "hold", int(term)):  # they heard of it before they called
                 self._hear(*(agreement.Beat(member, self._first.iteration, True, term, True) for member in members))
             case Tell(_, "prepare"):
@@ -457,18 +455,13 @@ class Survival:
             case Tell((holder,), "give", int(term)):  # the next tree carries it
                 self._hear(Answered(holder, term, None))
             case Tell((member,), "refused"):
-                self._health.refuse(member)
-            case agreement.Install(epoch, decision):
-                self._install(epoch, decision)
-            case agreement.Abandon() if self._carrier.coming is not None:
-                for plan in self._carrier.coming:
-                    self._carrier.uninstall(plan)
-                self._carrier.coming = None
-            case agreement.Commit(decision, _, (_, noticed)):
+                self._health.came.pop(member, None)
+            case agreement.Install(decision):
+                self._install(decision)
+            case agreement.Abandon():
+                self._carrier.uninstall(self._carrier.coming)
+            case agreement.Commit(decision, _, _, (_, noticed)):
                 self._commit(decision, noticed)
-            case agreement.Abort(lost, cause):
-                reason = "; ".join(f"rank {rank} {why}" for rank, why in lost.items()) or f"its tree is lost: {cause}"
-                raise CollectiveError(f"{self._first.operation} #{self._first.iteration}: {reason}")
 
     def _ask(self) -> None:
         """Schedule the request to survivors and their answers; members that stopped for a join need no request."""
@@ -496,7 +489,7 @@ class Survival:
             done = {}  # blocks for one rank are of no use to another
         events: list[Event] = []
         if not attempts.posted and not attempts.done:
-            events += map(Joined, self._carrier.newcomers())
+            events += map(Joined, self._health.newcomers())
         for member in asked:
             if member not in self._health.dead:
                 finished = first.iteration + (member in done)
@@ -504,29 +497,24 @@ class Survival:
                 events.append(Answered(member, term, answer))
         self._hear(*events)
 
-    def _install(self, epoch: int, decision: MembershipDecision) -> None:
+    def _install(self, decision: MembershipDecision) -> None:
         """Install the next tree beside the old one: one latency until it stands, one until survivors are told."""
         carrier, attempts, first = self._carrier, self._attempts, self._first
-        living = attempts.living_of(decision.after)
-        mesh = carrier.experiment.plan == "all-to-all"
+        done = [rank in attempts.done for rank in attempts.living_of(decision.after)]
+        operation = first.operation
+        if decision.joined:
+            operation = "all_to_all" if carrier.experiment.plan == "all-to-all" else "all_reduce"
+        elif any(done) and operation not in SERVED:
+            operation = "all_reduce"  # a member's result is spread as a sum, unless a server has it
+        for member in decision.joined:  # from now on they send heartbeats
+            self._health.came.pop(member, None)
         try:
-            if decision.joined:
-                self._health.take_in(decision.joined)
-                carrier.coming = carrier.plan_for("all_to_all" if mesh else "all_reduce", 0, decision.after)
-            elif (
-                len(decision.after) > 1
-                and not self._raises(decision)
-                and not all(rank in attempts.done for rank in living)
-            ):
-                # A member's result is spread as a sum, unless a server has it.
-                spread = any(rank in attempts.done for rank in living) and first.operation not in SERVED
-                carrier.coming = carrier.plan_for(
-                    "all_reduce" if spread else first.operation, first.root, decision.after
-                )
+            if decision.joined or (len(decision.after) > 1 and not self._raises(decision) and not all(done)):
+                carrier.coming = carrier.plan_for(operation, first.root, decision.after)
         except ClusterError as error:
-            self._hear(Built(epoch, str(error)))
-            return
-        self._due = self._network.now + 2 * CONTROL_LATENCY_PS, lambda: self._hear(Built(epoch))
+            self._hear(Built(decision.epoch, str(error)))
+        else:
+            self._due = self._network.now + 2 * CONTROL_LATENCY_PS, lambda: self._hear(Built(decision.epoch))
 
     def _raises(self, decision: MembershipDecision) -> bool:
         """Return whether this collective is not done."""
@@ -535,15 +523,14 @@ class Survival:
     def _commit(self, decision: MembershipDecision, noticed_ps: int) -> None:
         """Change the group as decided, and let survivors go on."""
         carrier, attempts, now = self._carrier, self._attempts, self._network.now
-        carrier.change(decision)
+        carrier.journal.write(decision)
+        carrier.workers = tuple(carrier.everybody[member] for member in decision.after)
         self._raised = self._raises(decision)
-        carrier.forget_jobs()
+        carrier.uninstall(carrier.stopped)
         began = max((self._calls[rank].start_ps for rank in attempts.living if rank in self._calls), default=0)
         carrier.restored.append(Restored(began, noticed_ps, now))
         carrier.changing, self._stopped_ps = False, None
-        job = None
-        if carrier.coming is not None:
-            job, carrier.coming = carrier.attach(carrier.coming), None
+        job, carrier.coming = carrier.attach(carrier.coming) if carrier.coming else None, []
         if self._raised or attempts.nothing_left:
             return
         if attempts.held and job is not None and self._first.operation in {"barrier", "push"}:
@@ -556,7 +543,7 @@ class Survival:
     def _finish(self) -> None:
         carrier = self._carrier
         for rank, call in self._calls.items():
-            if rank in self._health.dead or (rank < len(carrier.everybody) and rank not in carrier.members):
+            if rank in self._health.dead or (rank < len(carrier.everybody) and rank not in self._agreement.members):
                 why = self._agreement.leases.dead.get(rank, "has died")
                 call.error = ExcludedError(f"rank {rank} {why}: it is no member any more")
             elif self._raised:

@@ -5,17 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from p4reduce.base.errors import ControllerError, PlanError
-from p4reduce.control_plane.entries import P4Program, switches_on_paths
-from p4reduce.control_plane.plans import Plan, PlanRequest
+from p4reduce.control_plane.entries import P4Program
+from p4reduce.control_plane.plans import Plan
 from p4reduce.group.agreement import Agreement
-from p4reduce.group.backend import SERVED, CollectiveCall, refuse_narrow
+from p4reduce.group.backend import CollectiveCall, refuse_narrow
 from p4reduce.group.errors import ClusterError, RefusedError
-from p4reduce.group.membership import VIRTUAL_LEASE, Journal, Leases, MembershipDecision, OnFailure, Reach
+from p4reduce.group.membership import VIRTUAL_LEASE, Journal, Leases, MembershipDecision, Reach
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.inputs import link_faults
-from p4reduce.runs.jobs import ALL_TO_ALL_JOB, FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB
+from p4reduce.runs.jobs import MAIN_JOB
 from p4reduce.runs.virtual.carrier import Carrier
 from p4reduce.runs.virtual.incidents import Health, Incident, joining
 from p4reduce.runs.virtual.survival import Restored, Survival
@@ -23,9 +23,6 @@ from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.specs import Congestion
 from p4reduce.workers.status import EndpointStatus
-
-Coming = list[Plan]
-"""trees of a job"""
 
 
 class SurvivingCarrier(Carrier):
@@ -52,33 +49,8 @@ class SurvivingCarrier(Carrier):
     ) -> None:
         self.everybody = (*workers, *joining(incidents))
         """Hosts of all ranks: those of the start, then those that join."""
-        self.on_failure: OnFailure = experiment.on_failure
-        self.journal = Journal()
-        leases = Leases(VIRTUAL_LEASE, range(len(workers)), 0)
-        self.health = Health(
-            topology,
-            self.everybody,
-            incidents,
-            leases,
-            members=len(workers),
-            faults=link_faults(experiment.faults) if faults is None else faults,
-        )
-        self.reach = Reach(topology, self.everybody, self.health.links, self.health.switches)
-        self.agreement = Agreement(range(len(workers)), leases, self, self.on_failure)
-        self.coming: Coming | None = None
-        """trees that are being installed beside the present ones, or None"""
-        self.changing = False
-        """Whether members were asked to stop: then the present jobs are removed anyway."""
-        self.restored: list[Restored] = []
-        """Times of each decision that took effect."""
-        self.waiting_since_ps = 0
-        """when the last participant called the collective under way, picoseconds"""
-        self._epochs = {MAIN_JOB: 0}
-        self._lapsed: set[tuple[int, int]] = set()
-        self._paused: set[int] = set()
-        self._stopped = False
-        self._deaths: list[tuple[int, int, str]] = []
-        self._left: list[EndpointStatus] = []
+        for incident in incidents:
+            incident.check(topology, self.everybody)
         super().__init__(
             experiment,
             topology,
@@ -89,11 +61,25 @@ class SurvivingCarrier(Carrier):
             faults=faults,
             congestion=congestion,
         )
-
-    @property
-    def members(self) -> tuple[int, ...]:
-        """Return the ranks that are in the group now."""
-        return self.agreement.members
+        self.journal = Journal()
+        self.reach = Reach(topology, self.everybody)
+        leases = Leases(VIRTUAL_LEASE, range(len(workers)), 0)
+        self.agreement = Agreement(range(len(workers)), leases, self, experiment.on_failure)
+        self.health = Health(self, incidents, link_faults(experiment.faults) if faults is None else faults)
+        self.coming: list[Plan] = []
+        """Trees that are being installed beside the present ones."""
+        self.changing = False
+        """Whether members were asked to stop: then the present jobs are removed anyway."""
+        self.restored: list[Restored] = []
+        """Times of each decision that took effect."""
+        self._epochs = {MAIN_JOB: 0}
+        self.lapsed: set[tuple[int, int]] = set()
+        """Job and epoch of plans that a switch lost as it restarted."""
+        self._paused: set[int] = set()
+        self.stopped: list[Plan] = []
+        """Plans of jobs whose endpoints are gone, and that are still in the switches."""
+        self._deaths: list[tuple[int, int, str]] = []
+        self._left: list[EndpointStatus] = []
 
     # --- calls of the group
 
@@ -118,7 +104,6 @@ class SurvivingCarrier(Carrier):
                 self.health.die(rank, at_ps, reason)
                 self.pause(self.everybody[rank])
             known = len(self.journal.decisions)
-            self.waiting_since_ps = max(call.start_ps for call in calls)
             Survival(self, calls, check).carry()
             if self.on_collective is not None:
                 self.on_collective(len(self.records))
@@ -136,46 +121,19 @@ class SurvivingCarrier(Carrier):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Return the hosts of all ranks, then the server's."""
+        """Return the hosts of all ranks, then that of the server, whose rank follows the last."""
         return (*self.everybody, *([] if self.server is None else [self.server]))
 
-    def host_of(self, rank: int) -> str:
-        """Return the host of a rank, or of the server (the rank after the last)."""
-        return self.hosts[rank]
-
     # --- members and trees
-
-    def look(self) -> tuple[str, ...]:
-        """Restore the switches that have restarted, and return them; their plans are lost."""
-        restarted = self.switches.controller.look().restarted
-        for switch in restarted:
-            self.switches.controller.restore(switch)
-        gone = {*restarted}
-        for plan in self.switches.controller.installed:
-            if gone & {*switches_on_paths(plan)}:
-                self._lapsed.add((plan.job, plan.epoch))
-        return restarted
 
     @property
     def damaged(self) -> bool:
         """Return whether a job cannot go on: a link or a switch of its plan is down, or has restarted."""
-        plans = [job.plan for job in self.jobs] if not self.changing else []
-        plans += [] if self.coming is None else self.coming
-        return any((plan.job, plan.epoch) in self._lapsed or self.reach.damaged(plan) for plan in plans)
+        plans = [*self.coming, *(job.plan for job in self.jobs if not self.changing)]
+        return any((plan.job, plan.epoch) in self.lapsed or self.reach.damaged(plan) for plan in plans)
 
     def no_room(self, members: Sequence[int]) -> None:
         """Return None: there is room unless planning fails later."""
-
-    def newcomers(self) -> tuple[int, ...]:
-        """Return the ranks that could join now: the members know of them and reach them."""
-        first = next((self.everybody[member] for member in self.agreement.survivors), None)
-        came = self.health.newcomers(self.network.now)
-        return tuple(rank for rank in came if first is not None and not self.reach.apart([first, self.everybody[rank]]))
-
-    def change(self, decision: MembershipDecision) -> None:
-        """Change the group's members as decided."""
-        self.journal.write(decision)
-        self.workers = tuple(self.everybody[member] for member in decision.after)
 
     def stop_jobs(self) -> None:
         """Stop all jobs at hosts; their state in switches stays, as it shows who is missing."""
@@ -183,30 +141,26 @@ class SurvivingCarrier(Carrier):
             self._left += self.network.statuses(job)
             self.network.give_up(job)
             self.network.retire(job)
+            self.stopped.append(job.plan)
+        self._jobs = {}
         for index in self._paused:  # a rank that returns to the host gets another job's endpoint in its place
             self.network.fabric.resume(index)
         self._paused.clear()
-        self._stopped = True
-
-    def forget_jobs(self) -> None:
-        """Remove every stopped job from the switches; each is made anew when needed."""
-        for job in self._jobs.values():
-            self.uninstall(job.plan)
-        self._jobs, self._stopped = {}, False
 
     def pause(self, host: str) -> None:
         """Stop a host from sending."""
-        for job in self._jobs.values() if not self._stopped else ():
+        for job in self._jobs.values():
             for index in job.endpoints:
                 if self.network.hosts[index] == host:
                     self.network.fabric.pause(index)
                     self._paused.add(index)
 
-    def uninstall(self, plan: Plan) -> None:
-        """Remove a plan from the switches that are up."""
-        self.switches.controller.uninstall(plan, self.health.switches)
+    def uninstall(self, plans: list[Plan]) -> None:
+        """Remove plans from the switches that are up, and from the list."""
+        while plans:
+            self.switches.controller.uninstall(plans.pop(0), self.reach.switches)
 
-    def plan_for(self, operation: str, root: int, members: Sequence[int]) -> Coming:
+    def plan_for(self, operation: str, root: int, members: Sequence[int]) -> list[Plan]:
         """Plan and install the trees that carry an operation among ``members``, in its next epoch.
 
         Takes effect one control latency from now. Raises ``ClusterError`` if there are none; then nothing is installed.
@@ -214,58 +168,25 @@ class SurvivingCarrier(Carrier):
         workers = tuple(self.everybody[member] for member in members)
         plans: list[Plan] = []
         try:
-            requests = self._requests_for(operation, root, workers)
+            place = self._place(operation, root, workers, self.everybody)
+            view = self.reach.view
+            requests = self._tree_requests(view, workers) if place[0] == MAIN_JOB else [self._request(*place)]
             first = requests[0]
             epoch = self._epochs[first.job] = self._epochs.get(first.job, -1) + 1
             server = first.server or (self.server if first.plan == "ps" else None)
             if server is not None and server in self.reach.apart([*workers, server]):
                 raise PlanError(f"{server} cannot be reached any more")
             for request in requests:
-                plans += [self.switches.controller.start_job(replace(request, epoch=epoch), self.reach.view)]
+                plans += [self.switches.controller.start_job(replace(request, epoch=epoch), view)]
         except (PlanError, ControllerError) as error:
-            for plan in plans:
-                self.uninstall(plan)
+            self.uninstall(plans)
             raise ClusterError(f"{len(members)} ranks cannot go on: {error}") from error
         return plans
 
-    def attach(self, plans: Coming) -> Job:
+    def attach(self, plans: Sequence[Plan]) -> Job:
         """Give the hosts of installed plans their endpoints; return the first tree's job."""
         jobs = [self.network.add(plan, self.numbers) for plan in plans]
         self._jobs |= {job.plan.job: job for job in jobs}
         if plans[0].job == MAIN_JOB:
             self._trees = jobs
         return jobs[0]
-
-    def job_of(self, operation: str, root: int) -> Job | None:
-        """Return the job that carries an operation now, or None."""
-        return self._jobs.get(self._number(operation, root))
-
-    def is_main(self, operation: str) -> bool:
-        """Return whether the job of all sums carries an operation."""
-        return self._number(operation, 0) == MAIN_JOB
-
-    def _number(self, operation: str, root: int) -> int:
-        if operation == "broadcast":
-            return FIRST_BROADCAST_JOB + root
-        if operation in SERVED:
-            return SERVED_JOB
-        return ALL_TO_ALL_JOB if operation == "all_to_all" and self.experiment.plan != "all-to-all" else MAIN_JOB
-
-    def _requests_for(self, operation: str, root: int, workers: tuple[str, ...]) -> list[PlanRequest]:
-        """Return the plan requests, as ``Carrier`` does: a ring only reduces, other collectives go host to host."""
-        plan, server = self.plan_of_one, None
-        if operation == "all_to_all":
-            plan = "all-to-all"
-        elif plan == "all-to-all":
-            raise RefusedError(f"{operation}: plan all-to-all only does all_to_all; choose another plan")
-        number = self._number(operation, root)
-        if number == MAIN_JOB:
-            return self._tree_requests(self.reach.view, workers)
-        if operation == "broadcast":
-            server = self.everybody[root]
-            workers = tuple(worker for worker in workers if worker != server)
-        elif operation in SERVED:
-            server = self.server
-        if plan == "ring" and server is not None:
-            plan = "ps"
-        return [self._request(number, plan, workers, server)]

@@ -7,7 +7,6 @@ from p4reduce.group.agreement import (
     Agreement,
     Answered,
     Beat,
-    BlamedMembers,
     Built,
     Damaged,
     Joined,
@@ -44,6 +43,16 @@ class Group:
         self.ground = Ground()
         leases = Leases(Lease(1, 10), range(3), 0)
         self.agreement = Agreement(range(3), leases, self.ground, on_failure)
+        self.blamed, self.owing = set(), None
+        self.agreement.blamed = self._blamed
+
+    def _blamed(self, asked):
+        self.owing = set(asked)
+        return self.blamed
+
+    def alive(self, now, *members):
+        for member in members:
+            self.agreement.leases.heard(member, now)
 
     def on(self, now, *events):
         return self.agreement.on(now, *events)
@@ -68,7 +77,7 @@ def test_a_decision_is_made_once_all_have_stopped_and_its_tree_stands(group):
     assert group.on(1, ProcessEnded(1, "was killed")) == [Tell((0, 2), "prepare", 1)]
     assert group.answer(2, (0, CALLED)) == []
     (install,) = group.answer(3, (2, CALLED))
-    assert (install.epoch, install.decision.after, install.decision.outcome) == (1, (0, 2), "redone")
+    assert (install.decision.epoch, install.decision.after, install.decision.outcome) == (1, (0, 2), "redone")
     assert group.agreement.members == (0, 1, 2)
     assert group.on(4, Built(0), Built(2), Built(7, "no way")) == []
     (commit,) = group.on(4, Built(1))
@@ -92,11 +101,11 @@ def test_one_more_that_dies_before_the_decision_is_in_it(group, phase):
         group.answer(2, (0, SurvivorAnswer(5, (0, 1, 2))), (2, CALLED))
     if phase == "giving":
         group.on(2, Built(1))
-    abandoned = [] if phase == "asking" else [made.Abandon(1)]
+    abandoned = [] if phase == "asking" else [made.Abandon()]
     assert group.on(3, ProcessEnded(0, "fell")) == [Tell((2,), "prepare", 2), *abandoned]
     assert group.on(3, Built(1), Answered(0, 1, CALLED), Answered(2, 1, CALLED)) == []
     (install,) = group.answer(4, (2, CALLED))
-    (commit,) = group.on(5, Built(install.epoch))
+    (commit,) = group.on(5, Built(install.decision.epoch))
     assert (commit.decision.lost, commit.noticed) == ({0: "fell", 1: "was killed"}, (1, 3))
 
 
@@ -106,18 +115,20 @@ def test_two_that_die_at_once_are_one_question_and_who_dies_where_nobody_waits_i
     nobody = ProcessEnded(7, "a rank that there never was")
     assert group.on(2, Damaged("link x-y is down"), nobody) == [Tell((0,), "prepare", 2)]
     (install,) = group.answer(3, (0, CALLED))
-    group.on(4, Built(install.epoch))
+    group.on(4, Built(install.decision.epoch))
     assert group.on(5, Damaged("link x-y is down")) == []
     assert group.on(6, Left(0, 5)) == [Tell((0,), "released", True)]
 
 
 def test_whom_the_others_wait_for_is_asked_before_anything_follows(group):
-    assert group.on(10, made.Alive((0, 1)), ProcessEnded(1, "was killed")) == [made.Blame(frozenset())]
-    assert group.agreement.wakes is None
-    assert group.on(10, BlamedMembers((), again=12)) == [Tell((0, 2), "prepare", 1)]
-    assert group.agreement.wakes == 12
-    assert group.on(12) == [made.Blame(frozenset({0, 2}))]
-    actions = group.on(12, BlamedMembers({0, 2}))
+    assert group.on(9) == []
+    assert group.owing is None
+    group.alive(10, 0, 1)
+    assert group.on(10, ProcessEnded(1, "was killed")) == [Tell((0, 2), "prepare", 1)]
+    assert group.owing == set()
+    group.blamed = {0, 2}
+    actions = group.on(12)
+    assert group.owing == {0, 2}
     assert actions == [Tell((2,), "excluded", group.agreement.leases.dead[2]), Tell((0,), "prepare", 2)]
 
 
@@ -143,7 +154,7 @@ def test_one_for_whom_there_is_no_tree_holds_up_nobody(group):
     group.on(3, *(Beat(member, 4, True, 1, True) for member in range(3)))
     assert kinds(group.answer(4, *((member, CALLED) for member in range(3)))) == ["Install"]
     refuse, again = group.on(5, Built(1, "no way"))
-    assert (refuse, again.decision.after, again.epoch) == (Tell((4,), "refused", "no way"), (0, 1, 2), 2)
+    assert (refuse, again.decision.after, again.decision.epoch) == (Tell((4,), "refused", "no way"), (0, 1, 2), 2)
     with pytest.raises(ClusterError, match="no way"):
         group.on(6, Built(2, "no way"))
 
@@ -154,11 +165,12 @@ def test_a_switch_that_takes_no_tree_is_waited_for_until_it_is_known_why(group):
     refused = Built(1, "2 ranks cannot go on: s1 does not answer", known_by=9)
     assert group.on(3, refused) == []
     assert group.on(9) == []
-    assert kinds(group.on(9, Damaged("switch s1 began anew"))) == ["prepare"]
+    assert kinds(group.on(9, Damaged("switch s1 began anew"))) == ["prepare", "Abandon"]
     group.answer(9, (0, CALLED), (2, CALLED))
     group.on(9, Built(2, refused.error, known_by=9))
+    group.alive(10, 0, 2)
     with pytest.raises(ClusterError, match="s1 does not answer"):
-        group.on(10, made.Alive((0, 2)), BlamedMembers(()))
+        group.on(10)
 
 
 def test_a_switch_may_come_back_before_others_are_cut_off(group):
@@ -171,8 +183,8 @@ def test_a_switch_may_come_back_before_others_are_cut_off(group):
 def test_with_abort_the_reason_is_waited_for_and_then_all_end():
     group = Group("abort")
     assert group.on(1, ProcessEnded(1, made.PARTED, known_by=4)) == []
-    assert group.agreement.wakes == 4
-    assert group.on(2, ProcessEnded(1, "ended with signal 9")) == [made.Abort({1: "ended with signal 9"}, made.PARTED)]
+    with pytest.raises(CollectiveError, match=r"^rank 1 ended with signal 9$"):
+        group.on(2, ProcessEnded(1, "ended with signal 9"))
 
 
 def test_who_waits_for_one_that_left_ends_all_and_who_went_back_is_excluded(group):
@@ -195,4 +207,6 @@ def test_one_that_was_lost_before_it_came_does_not_join_as_another():
 def test_time_that_stands_still_and_time_in_which_nobody_was_heard_exclude_nobody(group):
     for _ in range(100):
         assert group.on(9) == []
-    assert group.on(1009, made.Unheard(1000), BlamedMembers((0, 1, 2))) == []
+    group.blamed = {0, 1, 2}
+    group.agreement.leases.postpone(1000)
+    assert group.on(1009) == []

@@ -1,7 +1,5 @@
 """Members count as dead if they ended, or if they are silent while others wait for them."""
 
-import pytest
-
 from p4reduce.group.membership import Lease, Leases
 
 LEASE = Lease(beat=1, term=10)
@@ -31,13 +29,15 @@ def test_who_ended_is_dead_at_once_and_once():
     assert not leases.heard(7, 1)
 
 
-def test_nobody_joins_twice():
+def test_a_lease_begins_once_and_the_dead_have_none():
     leases = Leases(LEASE, range(2), 0)
     leases.join(2, 5)
-    assert leases.runs_out(2) == 15
-    for known in (0, 2):
-        with pytest.raises(ValueError, match=f"member {known} is known"):
-            leases.join(known, 6)
+    leases.join(2, 9)
+    leases.join(0, 9)
+    assert (leases.runs_out(2), leases.runs_out(0)) == (15, 10)
+    assert leases.ended(7, "was killed before it came")
+    assert leases.knows(7)
+    assert leases.alive == (0, 1, 2)
 
 
 def test_time_in_which_nobody_listened_counts_against_nobody():

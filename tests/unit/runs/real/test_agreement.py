@@ -31,7 +31,7 @@ class Trees:
 
     def __init__(self):
         self.hosts, self.plan, self.epoch, self.blames = HOSTS, None, 0, ()
-        self.reach = Reach(load("star:hosts=3"), HOSTS, set(), set())
+        self.reach = Reach(load("star:hosts=3"), HOSTS)
 
     def next(self, members, epoch):
         self.epoch = epoch

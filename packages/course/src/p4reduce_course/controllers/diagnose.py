@@ -14,6 +14,7 @@ from p4reduce.control_plane.plans.plan import Aggregator
 from p4reduce.control_plane.resources import SLOTS, STATS_JOBS
 from p4reduce.topologies import Topology
 from p4reduce_course.frame.report import Wrong
+from p4reduce_course.python_trail import EntryPlace, WrongEntry, key_of
 
 # Entries that a student's controller has installed, with the names of the P4 program.
 
@@ -141,11 +142,13 @@ def check_entries(book: Book, plan: Plan, where: str, dead: Collection[str] = ()
     for early, number, epoch, group in book.early:
         if (number, epoch) == (plan.job, plan.epoch) and book.group(early, group) is not None:
             problem = f"{early}: the entry of table job named multicast group {group} before the group existed"
-            raise Wrong(f"{problem}: a sum that completes in between reaches no child. Write the group first", where)
+            problem += ": a sum that completes in between reaches no child. Write the group first"
+            raise WrongEntry(problem, where, EntryPlace(early, f"group {group}", ("replicas",)))
     for late, number, epoch, what in book.behind:
         if (number, epoch) == (plan.job, plan.epoch):
             problem = f"{late}: {what} was written after the entry of table job, which lets packets in"
-            raise Wrong(f"{problem}: packets in between are refused or lost. Write the entry of table job last", where)
+            problem += ": packets in between are refused or lost. Write the entry of table job last"
+            raise WrongEntry(problem, where, EntryPlace(late, key_of("job", number, epoch), ("job",)))
     for aggregator in plan.aggregators:
         job = _job(book, plan, aggregator, where)
         _children(book, plan, aggregator, job, where)
@@ -154,7 +157,8 @@ def check_entries(book: Book, plan: Plan, where: str, dead: Collection[str] = ()
     for switch in plan.topology.switches:
         if switch.name not in (*plan.by_switch, *dead) and (plan.job, plan.epoch) in book.jobs(switch.name):
             problem = f"{switch.name} has an entry of table job for job {plan.job}, epoch {plan.epoch}"
-            raise Wrong(f"{problem}, and no worker below it: it waits for contributions that no worker sends", where)
+            problem += ", and no worker below it: it waits for contributions that no worker sends"
+            raise WrongEntry(problem, where, EntryPlace(switch.name, key_of("job", plan.job, plan.epoch)))
 
 
 def _job(book: Book, plan: Plan, aggregator: Aggregator, where: str) -> EntryRow:
@@ -164,27 +168,32 @@ def _job(book: Book, plan: Plan, aggregator: Aggregator, where: str) -> EntryRow
         problem = f"{name} has no entry of table job for job {plan.job}, epoch {plan.epoch}"
         others = sorted(epoch for job, epoch in jobs if job == plan.job)
         if (name, plan.job, plan.epoch) in book.ever:
-            raise Wrong(f"{problem}: it was written, and was deleted or replaced later", where)
+            problem += ": it was written, and was deleted or replaced later"
+            raise WrongEntry(problem, where, EntryPlace(name, key_of("job", plan.job, plan.epoch), how="deleted"))
         if others:
             problem += f"; it has one for epoch {others[-1]}: a stale epoch. Workers send epoch {plan.epoch}"
-            raise Wrong(f"{problem}, and all their packets are refused, reason 7", where)
+            problem += ", and all their packets are refused, reason 7"
+            raise WrongEntry(problem, where, EntryPlace(name, key_of("job", plan.job, others[-1]), ("epoch",)))
         held = {switch.name: book.jobs(switch.name).get((plan.job, plan.epoch)) for switch in plan.topology.switches}
         roots = [switch for switch, row in held.items() if row is not None and row.action == "root"]
         if roots and plan.root not in roots:
-            raise Wrong(f"{problem}; {roots[0]} has action root, and the job's root is {plan.root}", where)
+            problem += f"; {roots[0]} has action root, and the job's root is {plan.root}"
+            raise WrongEntry(problem, where, EntryPlace(roots[0], key_of("job", plan.job, plan.epoch), ("root",)))
         if aggregator.parent is None:
             problem += f"; {name} is the job's root" + ("" if any(book.held.get(name, ())) else ", and has no entries")
         below = ", ".join(child.name for child in aggregator.children)
-        raise Wrong(
-            f"{problem}; in the tree {below} {'is' if len(aggregator.children) == 1 else 'are'} below it", where
-        )
+        problem += f"; in the tree {below} {'is' if len(aggregator.children) == 1 else 'are'} below it"
+        action = "root" if aggregator.parent is None else "inner"
+        raise WrongEntry(problem, where, EntryPlace(name, "job", action=action))
     if entry.params["generation"] < 1:
         problem = f"{name}: generation of job {plan.job} is 0, which marks unused slots"
-        raise Wrong(f"{problem}: no sum begins anew there. Generations are 1 or higher", where)
+        problem += ": no sum begins anew there. Generations are 1 or higher"
+        raise WrongEntry(problem, where, EntryPlace(name, key_of("job", plan.job, plan.epoch), ("generation",)))
     right = "root" if aggregator.parent is None else "inner"
     if entry.action != right:
         why = "it is the root" if right == "root" else f"its parent is {aggregator.parent.name}"  # type: ignore[union-attr]
-        raise Wrong(f"{name}: table job has the action {entry.action} for job {plan.job}: {why}, so {right}", where)
+        problem = f"{name}: table job has the action {entry.action} for job {plan.job}: {why}, so {right}"
+        raise WrongEntry(problem, where, EntryPlace(name, key_of("job", plan.job, plan.epoch), ("root", "inner")))
     return entry
 
 
@@ -197,21 +206,60 @@ def _children(book: Book, plan: Plan, aggregator: Aggregator, job: EntryRow, whe
         if row is None or row.action != "child":
             problem = f"{name} has no entry child of table peer for {child.name} at port {child.address.port}"
             problem += f", job {plan.job}, epoch {plan.epoch}: its packets are refused, reason 8"
-            raise Wrong(problem + _instead(book, aggregator.name, plan, child.address.port, child.address.ip), where)
+            raise _absent(book, plan, name, (child.address.port, child.address.ip), "child", problem, where)
         bits[child.name] = row.params["bit_"]
         if row.params["lowest"]:
             lowest.append(child.name)
-    _bits(name, bits, job.params["full"], where)
+    _bits(plan, aggregator, bits, job.params["full"], where)
     if len(lowest) != 1:
         problem = f"{name}: lowest is 1 for {' and '.join(lowest) or 'no child'}; one child has it"
-        raise Wrong(f"{problem}: it is the one for which the switch asks its parent again", where)
+        problem += ": it is the one for which the switch asks its parent again"
+        about = [child for child in aggregator.children if child.name in lowest] or list(aggregator.children)
+        raise WrongEntry(problem, where, _peer(plan, name, (about[-1].address.port, about[-1].address.ip), "lowest"))
     wanted = {(child.address.port, child.address.ip) for child in aggregator.children}
     for (port, ip), row in peers.items():
         if row.action == "child" and (port, ip) not in wanted:
-            raise Wrong(_not_a_child(plan, aggregator, port, ip), where)
+            raise WrongEntry(_not_a_child(plan, aggregator, port, ip), where, _peer(plan, name, (port, ip)))
 
 
-def _bits(name: str, bits: dict[str, int], full: int, where: str) -> None:
+def _peer(plan: Plan, switch: str, place: tuple[int, int], *fields: str) -> EntryPlace:
+    """Returns an entry of table peer for a port and an address; ``fields``: what is wrong in it."""
+    return EntryPlace(switch, key_of("peer", *place, plan.job, plan.epoch), fields)
+
+
+def _absent(
+    book: Book, plan: Plan, switch: str, place: tuple[int, int], action: str, problem: str, where: str
+) -> WrongEntry:
+    """Returns a finding about an entry of table peer that is not there; it follows one that stands in its place."""
+    for row in book.rows(switch, "peer"):
+        at, of = (row.match["ingress_port"], row.match["src"]), (row.match["job"], row.match["epoch"])
+        near = [name for name, a, b in (("ingress_port", at[0], place[0]), ("src", at[1], place[1])) if a != b]
+        near += ["job", "epoch"] if of != (plan.job, plan.epoch) else []
+        mine = row.action == action or at == place
+        if mine and (near == ["job", "epoch"] or (len(near) < 2 and not _is_right(plan, switch, at, row.action))):
+            key = key_of("peer", *at, *of)
+            near = near or [action]
+            near = [
+                f"{'std.' if name == 'ingress_port' else 'hdr.ipv4.' if name == 'src' else ''}{name}" for name in near
+            ]
+            return WrongEntry(
+                problem + _instead(book, switch, plan, *place), where, EntryPlace(switch, key, tuple(near))
+            )
+    about = EntryPlace(switch, "peer", action=action)
+    return WrongEntry(problem + _instead(book, switch, plan, *place), where, about)
+
+
+def _is_right(plan: Plan, switch: str, at: tuple[int, int], action: str) -> bool:
+    """Returns whether an entry of table peer at this place, with this action, is one of the plan's."""
+    aggregator = plan.by_switch[switch]
+    if action == "child":
+        return at in [(child.address.port, child.address.ip) for child in aggregator.children]
+    return aggregator.parent is not None and at == (aggregator.parent.port, aggregator.parent.ip)
+
+
+def _bits(plan: Plan, aggregator: Aggregator, bits: dict[str, int], full: int, where: str) -> None:
+    name = aggregator.name
+    places = {child.name: (child.address.port, child.address.ip) for child in aggregator.children}
     children = f"{len(bits)} child{'' if len(bits) == 1 else 'ren'}"
     taken = 0
     for child, bit in bits.items():
@@ -219,14 +267,17 @@ def _bits(name: str, bits: dict[str, int], full: int, where: str) -> None:
             problem = (
                 f"{name} has {children}, full is {full:#b}, and bit_ of {child} is {bit:#b}, which full does not have"
             )
-            raise Wrong(f"{problem}. A bitmap with it never equals full, and no sum ever leaves", where)
+            problem += ". A bitmap with it never equals full, and no sum ever leaves"
+            if (full + 1).bit_count() == 1 and full.bit_count() == len(bits):
+                raise WrongEntry(problem, where, _peer(plan, name, places[child], "bit_"))
+            raise WrongEntry(problem, where, EntryPlace(name, key_of("job", plan.job, plan.epoch), ("full",)))
         if bit & taken or bit.bit_count() != 1:
             problem = f"{name}: bit_ of {child} is {bit:#b}; each child has one bit, which no other child has"
-            raise Wrong(problem, where)
+            raise WrongEntry(problem, where, _peer(plan, name, places[child], "bit_"))
         taken |= bit
     if taken != full:
         problem = f"{name}: full is {full:#b}, the children have {taken:#b}: it waits for a child that is not there"
-        raise Wrong(problem, where)
+        raise WrongEntry(problem, where, EntryPlace(name, key_of("job", plan.job, plan.epoch), ("full",)))
 
 
 def _not_a_child(plan: Plan, aggregator: Aggregator, port: int, ip: int) -> str:
@@ -251,14 +302,16 @@ def _group(book: Book, plan: Plan, aggregator: Aggregator, job: EntryRow, where:
         others = [other for other in plan.by_switch if book.group(other, number) is not None]
         if others:
             problem += f"; {others[0]} has one: one group for two switches. Groups are each switch's own"
-        raise Wrong(problem, where)
+        key = key_of("job", plan.job, plan.epoch)
+        about = EntryPlace(name, key, ("group",)) if book.groups(name) else EntryPlace(name, "group")
+        raise WrongEntry(problem, where, about)
     if sorted(port for port, _ in replicas) != sorted(ports):
         problem = f"{name}: group {number} copies to ports {sorted(port for port, _ in replicas)}, its children are at "
         problem += str(sorted(ports))
         twins = [other for other in plan.by_switch if other != name and book.group(other, number) == replicas]
         if twins:
             problem += f". {twins[0]} has the same copies: one group for two switches. Groups are each switch's own"
-        raise Wrong(problem, where)
+        raise WrongEntry(problem, where, EntryPlace(name, f"group {number}", ("replicas",)))
     for port, rid in replicas:
         address, row = ports[port].address, book.replica(name, rid)
         wanted = {"mac": address.mac, "ip": address.ip, "udp": address.udp}
@@ -266,11 +319,21 @@ def _group(book: Book, plan: Plan, aggregator: Aggregator, job: EntryRow, where:
             problem = (
                 f"{name}: group {number} copies to port {port} with replication id {rid}, and table replica has none"
             )
-            raise Wrong(f"{problem}: the copy keeps the address of the last packet that came in", where)
+            problem += ": the copy keeps the address of the last packet that came in"
+            mine = [
+                other.match["egress_rid"]
+                for other in book.rows(name, "replica")
+                if other.params.get("ip") == address.ip
+            ]
+            about = EntryPlace(name, "replica")
+            if mine:
+                about = EntryPlace(name, key_of("replica", mine[0]), ("std.egress_rid",))
+            raise WrongEntry(problem, where, about)
         for member, value in wanted.items():
             if row.params.get(member) != value:
                 problem = f"{name}: replication id {rid} goes to {address.name} at port {port}, and its {member} is "
-                raise Wrong(f"{problem}{_shown(member, row.params.get(member, 0))}, not {_shown(member, value)}", where)
+                problem += f"{_shown(member, row.params.get(member, 0))}, not {_shown(member, value)}"
+                raise WrongEntry(problem, where, EntryPlace(name, key_of("replica", rid), (member,)))
 
 
 def _parent(book: Book, plan: Plan, aggregator: Aggregator, job: EntryRow, where: str) -> None:
@@ -281,12 +344,14 @@ def _parent(book: Book, plan: Plan, aggregator: Aggregator, job: EntryRow, where
     for member, value in wanted.items():
         if job.params[member] != value:
             problem = f"{aggregator.name}: {member} of job {plan.job} is {_shown(member, job.params[member])}"
-            raise Wrong(f"{problem}, its parent {parent.name} has {_shown(member, value)}", where)
+            problem += f", its parent {parent.name} has {_shown(member, value)}"
+            about = EntryPlace(aggregator.name, key_of("job", plan.job, plan.epoch), (member,))
+            raise WrongEntry(problem, where, about)
     row = book.peers(aggregator.name, plan.job, plan.epoch).get((parent.port, parent.ip))
     if row is None or row.action != "parent":
         problem = f"{aggregator.name} has no entry parent of table peer for {parent.name} at port {parent.port}"
         problem += ": every RESULT from above is refused, reason 8"
-        raise Wrong(problem + _instead(book, aggregator.name, plan, parent.port, parent.ip), where)
+        raise _absent(book, plan, aggregator.name, (parent.port, parent.ip), "parent", problem, where)
 
 
 def _instead(book: Book, switch: str, plan: Plan, port: int, ip: int) -> str:
@@ -328,7 +393,8 @@ def check_given(book: Book, plan: Plan, names: Sequence[str], job: dict[str, int
         for name in names:
             if row.params[name] != job[name]:
                 problem = f"{aggregator.name}: {name} of job {plan.job} is {row.params[name]}, it was given {job[name]}"
-                raise Wrong(problem, where)
+                about = EntryPlace(aggregator.name, key_of("job", plan.job, plan.epoch), (name,))
+                raise WrongEntry(problem, where, about)
 
 
 def check_apart(book: Book, plans: Sequence[Plan], where: str) -> None:
@@ -340,21 +406,26 @@ def check_apart(book: Book, plans: Sequence[Plan], where: str) -> None:
             row = jobs.get((plan.job, plan.epoch))
             if row is None:
                 continue
+            key = key_of("job", plan.job, plan.epoch)
             base, slots, stats = row.params["base"], row.params["slots"], row.params["stats"]
             if slots != plan.slots:
-                raise Wrong(f"{switch.name}: slots of job {plan.job} is {slots}, it has {plan.slots}", where)
+                problem = f"{switch.name}: slots of job {plan.job} is {slots}, it has {plan.slots}"
+                raise WrongEntry(problem, where, EntryPlace(switch.name, key, ("slots",)))
             if base + slots > SLOTS or stats >= STATS_JOBS:
                 problem = f"{switch.name}: job {plan.job} has slots {base}..{base + slots - 1} and stats {stats}"
-                raise Wrong(f"{problem}; there are {SLOTS} slots, and {STATS_JOBS} stats", where)
+                problem += f"; there are {SLOTS} slots, and {STATS_JOBS} stats"
+                raise WrongEntry(problem, where, EntryPlace(switch.name, key, ("base", "stats")))
             for job, first, count, cells in taken:
                 if base < first + count and first < base + slots:
                     problem = f"{switch.name}: job {job} has slots {first}..{first + count - 1}, job {plan.job} has "
                     problem += (
                         f"{base}..{base + slots - 1}: they overlap. Each takes the other's chunks for its own slots"
                     )
-                    raise Wrong(f"{problem}, and none is ever complete", where)
+                    problem += ", and none is ever complete"
+                    raise WrongEntry(problem, where, EntryPlace(switch.name, key, ("base",)))
                 if stats == cells:
-                    raise Wrong(f"{switch.name}: jobs {job} and {plan.job} count into the same stats {stats}", where)
+                    problem = f"{switch.name}: jobs {job} and {plan.job} count into the same stats {stats}"
+                    raise WrongEntry(problem, where, EntryPlace(switch.name, key, ("stats",)))
             taken.append((plan.job, base, slots, stats))
 
 
@@ -372,10 +443,12 @@ def check_cleared(book: Book, old: Plan, new: Plan, where: str) -> None:
             problem += (
                 f"and had {then['generation']} in epoch {old.epoch}, in the same slots: what is left in them would "
             )
-            raise Wrong(f"{problem}count as new. A larger generation each time clears them", where)
+            problem += "count as new. A larger generation each time clears them"
+            raise WrongEntry(problem, where, EntryPlace(name, key_of("job", new.job, new.epoch), ("generation",)))
         problem = f"{name}: job {new.job} has generation {now['generation']} in epoch {new.epoch}, and had "
         problem += f"{then['generation']} in epoch {old.epoch}. Use a larger generation for each change"
-        raise Wrong(f"{problem}, in other slots too: a job that used them before is not looked up", where)
+        problem += ", in other slots too: a job that used them before is not looked up"
+        raise WrongEntry(problem, where, EntryPlace(name, key_of("job", new.job, new.epoch), ("generation",)))
 
 
 def check_untouched(book: Book, plan: Plan, where: str) -> None:
@@ -393,7 +466,8 @@ def check_untouched(book: Book, plan: Plan, where: str) -> None:
                 what = f"the entry of table replica for id {rid}"
         if touched:
             problem = f"{switch}: {what} of job {plan.job} was deleted or written over while job {plan.job} adds up"
-            raise Wrong(f"{problem}: packets that come in between are refused or lost. Do not touch its entries", where)
+            problem += ": packets that come in between are refused or lost. Do not touch its entries"
+            raise WrongEntry(problem, where, EntryPlace(switch, _key(entity), how="deleted"))
 
 
 def check_order(book: Book, job: int, epoch: int, where: str) -> None:
@@ -401,9 +475,46 @@ def check_order(book: Book, job: int, epoch: int, where: str) -> None:
     for switch, number, of, what in book.undermined:
         if (number, of) == (job, epoch):
             problem = f"{switch}: {what} was deleted while table job still had its entry for job {job}, epoch {epoch}"
-            raise Wrong(
-                f"{problem}: packets that come in between are half served. Delete that of table job first", where
-            )
+            problem += ": packets that come in between are half served. Delete that of table job first"
+            raise WrongEntry(problem, where, EntryPlace(switch, key_of("job", job, epoch), how="deleted"))
+
+
+def _key(entity: Entity) -> str:
+    if isinstance(entity, fy.P4MulticastGroupEntry):
+        return f"group {entity.multicast_group_id}"
+    assert isinstance(entity, fy.P4TableEntry)  # noqa: S101  (there are no others)
+    return key_of(entity.table_id.rpartition(".")[2], *(int(value) for value in dict(entity.match or {}).values()))
+
+
+def copies_of(book: Book, plan: Plan) -> dict[str, tuple[int, list[int]]]:
+    """Returns a plan's multicast group and its replication ids by switch, as table job has them now."""
+    copies = {}
+    for name in plan.by_switch:
+        row = book.jobs(name).get((plan.job, plan.epoch))
+        if row is not None:
+            number = row.params["group"]
+            copies[name] = number, [rid for _, rid in book.group(name, number) or ()]
+    return copies
+
+
+def check_no_copies(book: Book, old: Plan, copies: dict[str, tuple[int, list[int]]], where: str) -> None:
+    """Raises Wrong if a group or replication id of an old plan is still there, and no entry needs it any more."""
+    for name, (number, rids) in copies.items():
+        used = {row.params["group"] for row in book.jobs(name).values()}
+        taken = {rid for group in used for _, rid in book.group(name, group) or ()}
+        problem = f"{name}: job {old.job} has left epoch {old.epoch}, and"
+        for rid in rids:
+            row = book.replica(name, rid)
+            if row is not None and rid not in taken:
+                node = old.topology.by_ip.get(row.params.get("ip", 0))
+                whose = "" if node is None else f", the copy for {node.name}"
+                problem += f" its entry of table replica for id {rid}{whose}, is still there"
+                problem += ": no group copies with it. Delete all entries of the old epoch"
+                raise WrongEntry(problem, where, EntryPlace(name, key_of("replica", rid)))
+        if number not in used and book.group(name, number) is not None:
+            problem += f" its multicast group {number} is still there"
+            problem += ": no entry of table job names it. Delete all entries of the old epoch"
+            raise WrongEntry(problem, where, EntryPlace(name, f"group {number}"))
 
 
 def check_gone(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -> None:
@@ -414,11 +525,14 @@ def check_gone(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -
                 problem = (
                     f"{switch.name} has an entry of table job for job {job}, epoch {epoch}, and workers send epoch"
                 )
-                raise Wrong(f"{problem} {plan.epoch}: late packets would be taken in. Delete it", where)
+                problem += f" {plan.epoch}: late packets would be taken in. Delete it"
+                raise WrongEntry(problem, where, EntryPlace(switch.name, key_of("job", job, epoch)))
         for row in book.rows(switch.name, "peer"):
             job, epoch = row.match["job"], row.match["epoch"]
             if job == plan.job and epoch != plan.epoch and switch.name not in dead:
                 problem = (
                     f"{switch.name} still has an entry of table peer for job {job}, epoch {epoch}, and workers send"
                 )
-                raise Wrong(f"{problem} epoch {plan.epoch}. Delete all entries of the old epoch", where)
+                problem += f" epoch {plan.epoch}. Delete all entries of the old epoch"
+                place = row.match["ingress_port"], row.match["src"]
+                raise WrongEntry(problem, where, EntryPlace(switch.name, key_of("peer", *place, job, epoch)))

@@ -22,7 +22,7 @@ from p4reduce.control_plane.entries import Entity, P4Program, SlotState, wildcar
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan
 from p4reduce.control_plane.plans.problem import TreeLayout
 from p4reduce.control_plane.resources import Resources
-from p4reduce.network.jobs.network import Job, JobNetwork, ServedSwitches, bundled
+from p4reduce.network.jobs.network import VIRTUAL_DEADLINE_S, Job, JobNetwork, ServedSwitches, bundled
 from p4reduce.network.virtual import Faults, StopReason
 from p4reduce.topologies import Topology
 from p4reduce.topologies.datacenter import TopologyBuilder
@@ -32,7 +32,8 @@ from p4reduce.workers.records import Collective, EndpointState
 from p4reduce.workers.wire import PacketType, headers, pack
 from p4reduce_course.controllers.diagnose import Book
 from p4reduce_course.frame.lab import Draws
-from p4reduce_course.frame.report import LOOK, Wrong, counted
+from p4reduce_course.frame.report import LOOK, TooSlow, Wrong, counted
+from p4reduce_course.python_trail import EntryPlace, WrongEntry
 from p4reduce_course.sandbox.process import Untold
 from p4switch.base.event_loop import EventLoopThread
 from p4switch.base.values import PS_PER_MS, PS_PER_US
@@ -49,8 +50,10 @@ PATIENCE: Final = 8
 """most calls to one dead switch, of 1 ms each; a controller that makes more waits for ever"""
 _ENTRIES: Final = 4096
 """most entries of one call"""
-_DEADLINE_S: Final = 60.0
+_DEADLINE_S: Final = VIRTUAL_DEADLINE_S
 """time limit of a call; the switch is in this process, so only a stalled machine reaches it"""
+_UNDONE: Final = re.compile(r"\b(?:CANCELLED|DEADLINE_EXCEEDED|UNAVAILABLE|no answer within|the stream ended)\b")
+"""in errors of calls that a switch of this process has not answered, which it always does in time"""
 _KEYS: Final = ({"table", "match", "action", "params"}, {"group", "replicas"})
 _NONCE: Final = (Lpm(0, 32),)
 """key of the restart entry of ``p4reduce.control_plane.fleet``, whose number differs from run to run"""
@@ -120,8 +123,9 @@ class Sessions:
             self._loop.run(connection.open(keep=True))
         except ControllerError as error:
             self._loop.run(connection.close())
-            problem = f"{self._plain(target, error)}; an older controller holds it: open it with a higher election id"
-            raise Untold(problem) from None
+            raise self._refused(
+                target, error, "; an older controller holds it: open it with a higher election id"
+            ) from None
         self._open[switch] = connection
         self.highest[switch] = election_id
 
@@ -132,7 +136,7 @@ class Sessions:
         try:
             self._loop.run(connection.insert(entities))
         except ControllerError as error:
-            raise Untold(self._plain(target, error)) from None
+            raise self._refused(target, error) from None
         self.book.add(switch, entities)
 
     def _delete(self, switch: str, entries: Any) -> None:
@@ -141,7 +145,7 @@ class Sessions:
         try:
             self._loop.run(connection.delete(entities))
         except ControllerError as error:
-            raise Untold(self._plain(target, error)) from None
+            raise self._refused(target, error) from None
         self.book.remove(switch, entities)
 
     def _read(self, switch: str, table: str) -> list[dict[str, Any]]:
@@ -150,7 +154,7 @@ class Sessions:
             wanted = fy.P4MulticastGroupEntry() if table == "groups" else fy.P4TableEntry(_text(table))
             entities = self._loop.run(connection.read([wanted]))
         except ControllerError as error:
-            raise Untold(self._plain(target, error)) from None
+            raise self._refused(target, error) from None
         except ValueError as error:
             raise Untold(f"{switch}: {error}") from None
         return [self._data(entity) for entity in entities if isinstance(entity, Entity)]
@@ -162,7 +166,7 @@ class Sessions:
         try:
             cell = self._loop.run(connection.read_register("slots", index))
         except ControllerError as error:
-            raise Untold(self._plain(target, error)) from None
+            raise self._refused(target, error) from None
         return {name: int(value) for name, value in asdict(SlotState.unpack(cell or 0)).items()}
 
     # --- inside
@@ -222,6 +226,11 @@ class Sessions:
             "action": action.name if action else None,
             "params": dict(action.args) if action else {},
         }
+
+    def _refused(self, target: Target, error: ControllerError, more: str = "") -> Exception:
+        """Returns a switch's error for the student's code; a finding if the machine was too busy for an answer."""
+        text = self._plain(target, error)
+        return TooSlow(f"a call of p4rt was not answered: {text}") if _UNDONE.search(text) else Untold(text + more)
 
     @staticmethod
     def _plain(target: Target, error: ControllerError) -> str:
@@ -384,7 +393,9 @@ class Room:
         with ExitStack() as opened:
             switches = opened.enter_context(ServedSwitches(topology))
             self.topology = topology
-            older = Controller(topology, switches.targets(), program, election_id=held.election, deadline_s=60.0)
+            switches.load(program)  # so that no call has to carry it
+            targets = switches.targets()
+            older = Controller(topology, targets, program, election_id=held.election, deadline_s=_DEADLINE_S, keep=True)
             opened.enter_context(older)
             for switch in topology.switches:
                 older.insert(switch.name, _taken(topology, switch.name, held))
@@ -434,7 +445,7 @@ class Room:
         It chooses the first of the plan's switches that the finding names. ``label``: the network's name in file names.
         """
         named = [name for name in re.findall(r"\bs\d+\b", wrong.finding.said) if name in plan.by_switch]
-        if wrong.finding.look or not plan.by_switch:
+        if wrong.finding.look or not plan.by_switch or isinstance(wrong, TooSlow):
             return wrong
         name = named[0] if named else plan.root
         at, file = plan.by_switch[name], f"{label}-{name}"
@@ -589,6 +600,7 @@ class Forgery:
         host, frame: the host that sends it, and the packet.
         switch, reason: the switch that must refuse it, and the reason.
         otherwise: the student's mistake if the switch does not refuse the packet.
+        place: the entry that would be wrong then.
     """
 
     said: str
@@ -597,6 +609,7 @@ class Forgery:
     switch: str
     reason: int
     otherwise: str
+    place: EntryPlace | None = None
 
 
 def packet(
@@ -638,8 +651,11 @@ def check_refused(room: Room, forgery: Forgery, where: str) -> None:
     if refusals == {(forgery.switch, forgery.reason): 1}:
         return
     wanted = f"{forgery.switch} must refuse it for reason {forgery.reason}, {REASONS[forgery.reason]}"
-    if not refusals:
-        raise Wrong(f"{forgery.said}: it was taken in. {wanted}: {forgery.otherwise}", where)
-    (switch, reason), _ = next(iter(refusals.items()))
-    problem = f"{forgery.said}: {switch} refused it for reason {reason}, {REASONS[reason]}"
-    raise Wrong(f"{problem}. {wanted}: {forgery.otherwise}", where)
+    problem = f"{forgery.said}: it was taken in"
+    if refusals:
+        (switch, reason), _ = next(iter(refusals.items()))
+        problem = f"{forgery.said}: {switch} refused it for reason {reason}, {REASONS[reason]}"
+    problem += f". {wanted}: {forgery.otherwise}"
+    if forgery.place is not None:
+        raise WrongEntry(problem, where, forgery.place)
+    raise Wrong(problem, where)

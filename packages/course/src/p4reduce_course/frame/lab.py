@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import numpy as np
 import yaml
 
-from p4reduce_course.frame.report import Check, Finding, Wrong
+from p4reduce_course.frame.report import Check, Finding, TooSlow, Wrong
 from p4switch.base.safe_yaml import PlainNodes, one_line
 
 # Parameters that follow from a student's name, and inputs that follow from a seed that students do not know.
@@ -173,6 +173,8 @@ def run_steps(task: GradingTask, steps: Sequence[LabStep]) -> Iterator[Check]:
             step.run()
         except Wrong as wrong:
             finding = wrong.finding
+            if isinstance(wrong, TooSlow):
+                task.failures.append(f"'{step.title}' was not finished: {finding.said}")
         except Exception as error:  # a bug of the grader costs only this check, and is reported
             finding = failure(error)
             task.failures.append(f"the grader failed at '{step.title}': {type(error).__name__}: {error}")

@@ -92,6 +92,14 @@ class Wrong(Exception):
         self.finding = Finding(said, where, look, files)
 
 
+class TooSlow(Wrong):
+    """Raised by a check that could not be finished because the machine was too busy; the work is not to blame."""
+
+    def __init__(self, problem: str) -> None:
+        """Takes what was not finished, as a sentence without its end."""
+        super().__init__(f"the machine was too busy: {problem}. This tells nothing about your work. Grade it again")
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One check.

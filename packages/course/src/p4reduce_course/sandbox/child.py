@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, BinaryIO
 
 from p4reduce_course.sandbox.confine import ProcessLimits, confine, die_with_parent
-from p4reduce_course.sandbox.lines import trailed
+from p4reduce_course.sandbox.lines import Over, trailed
 from p4reduce_course.sandbox.messages import LOAD, TRAIL, MessageError, Remote, pack, unpack
 
 
@@ -38,6 +38,8 @@ class Stub:
         def call(*arguments: Any, **named: Any) -> Any:
             self.__channel.write({"ask": self.__name, "method": method, "arguments": arguments, "named": named})
             answer = self.__channel.read()
+            if "over" in answer:
+                raise Over
             if "problem" in answer:
                 raise RuntimeError(answer["problem"])
             return answer["value"]

@@ -32,7 +32,7 @@ class ProcessLimits:
     Attributes:
         cpu_s: seconds of processor time in all, which do not depend on how busy the machine is.
         wall_s: seconds in all calls in which it neither runs nor waits for a processor: for code that sleeps.
-        calls_s: seconds of the clock for all calls.
+        calls_s: seconds of the clock in all calls; only a machine that is too busy reaches it before the other two.
         messages: most questions to the grader in one call.
         memory: bytes of address space.
         output: bytes on standard output and error together.
@@ -42,7 +42,7 @@ class ProcessLimits:
 
     cpu_s: int = 10
     wall_s: float = 60.0
-    calls_s: float = 140.0
+    calls_s: float = 900.0
     messages: int = 20_000
     memory: int = 1536 * MIB
     output: int = MIB // 4

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 
 import p4reduce
-from p4reduce_course.frame.report import LOOK, Wrong
+from p4reduce_course.frame.report import LOOK, TooSlow, Wrong
 from p4reduce_course.sandbox.confine import MIB, ProcessLimits, undumpable
 from p4reduce_course.sandbox.messages import LIMIT, LOAD, TRAIL, MessageError, Remote, pack, unpack
 from p4switch.base.closing import Closable
@@ -34,11 +34,15 @@ _PIECE: Final = 1 << 20
 _LARGEST: Final = 8 * MIB
 """most bytes of the student's folder"""
 _PARTING_S: Final = 5.0
-"""time for a process that has closed its pipe to end"""
+"""time of waiting for a process that has closed its pipe to end"""
 
 
 class Untold(Exception):
     """An exception that a service raises in the student's code."""
+
+
+class NoAnswer(Exception):
+    """A service has no answer: the call of the student's code ends, and what its lines did is kept."""
 
 
 class GraderProcess(Protocol):
@@ -114,9 +118,8 @@ class Apart(Closable, ABC):
         self._buffer = bytearray()
         self._unsent = bytearray()
         self._asked = 0
-        self._until = 0.0
-        self._idle_s = 0.0
-        self._spent_s = 0.0
+        self._idle_s = 0.0  # of all waiting for answers, that in which nothing ran
+        self._waited_s = 0.0  # all of it, by the clock
         self._calls: list[_Call] = []
         self._last = _Call("", (), [])
         self._given: list[Any] = []  # answers to the questions of this call
@@ -124,8 +127,7 @@ class Apart(Closable, ABC):
     def call(self, name: str, *arguments: Any, services: Mapping[str, Service] | None = None) -> Any:
         """Calls a function of the student's code; returns its result. Raises Wrong."""
         self.start()
-        began = time.monotonic()
-        self._asked, self._until = 0, began + self.limits.calls_s - self._spent_s
+        self._asked = 0
         self._given = list[Any]()
         if name not in (LOAD, TRAIL):
             self._last = _Call(name, arguments, self._given)
@@ -137,8 +139,6 @@ class Apart(Closable, ABC):
         except Wrong as wrong:
             self._note(wrong)
             raise
-        finally:
-            self._spent_s += time.monotonic() - began
 
     def start(self) -> None:
         """Starts the process if necessary. Raises Wrong if it cannot start, or has ended.
@@ -192,7 +192,6 @@ class Apart(Closable, ABC):
                 os.close(pipe)
         for pipe in (self._prints, self._answers, self._requests):
             os.set_blocking(pipe, False)
-        self._until = time.monotonic() + self.limits.calls_s
         self._seen.update(dict.fromkeys(self._message(self.file.name)["confined"]))
         self._checked(self._message(self.file.name), self.file.name)
 
@@ -234,6 +233,8 @@ class Apart(Closable, ABC):
                 value = service(method, *arguments, **named)
                 self._write({"value": value})
                 self._given.append(value)
+            except NoAnswer:
+                self._write({"over": True})
             except (Untold, TypeError, KeyError, ValueError, MessageError) as error:
                 self._write({"problem": str(error)})
                 self._given.append(RuntimeError(str(error)))
@@ -254,9 +255,11 @@ class Apart(Closable, ABC):
     def _message(self, name: str) -> dict[str, Any]:
         """Returns the process's next message; meanwhile keeps its output, and sends waiting messages. Raises Wrong.
 
-        One loop with one clock serves both directions, so that a process that does not read blocks nothing.
+        One loop with one clock serves both directions, so that a process that does not read blocks nothing. The
+        grader's own time between messages does not count.
         """
         began, idle, searched = self._unused(), self._idle_s, 0
+        clock, waited = time.monotonic(), self._waited_s
         with selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
             selector.register(self._prints, selectors.EVENT_READ)
@@ -265,18 +268,18 @@ class Apart(Closable, ABC):
             while (end := self._buffer.find(b"\n", searched)) < 0:
                 searched = len(self._buffer)
                 self._idle_s = idle + max(0.0, self._unused() - began)
-                left, patience = self._until - time.monotonic(), self.limits.wall_s - self._idle_s
+                self._waited_s = waited + time.monotonic() - clock
+                left, patience = self.limits.calls_s - self._waited_s, self.limits.wall_s - self._idle_s
                 if min(left, patience) <= 0:
                     self._kill()
-                    waited = f"{self.limits.wall_s:g} s of waiting" if left > 0 else f"{self.limits.calls_s:g} s"
-                    problem = f"{name} did not return within {waited}, all calls together: does it wait for something?"
-                    raise Wrong(problem, str(self.file))
+                    raise self._waits(name, too_slow=patience > 0)
                 for key, _ in selector.select(min(left, patience)):
                     if key.fd == self._requests:
                         self._send(selector)
                     else:
                         self._take(key.fd, selector, name)
         self._idle_s = idle + max(0.0, self._unused() - began)
+        self._waited_s = waited + time.monotonic() - clock
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         try:
@@ -287,6 +290,14 @@ class Apart(Closable, ABC):
             self._kill()
             raise Wrong(f"{self.file.name} wrote into the grader's pipe; leave descriptors alone", str(self.file))
         return message
+
+    def _waits(self, name: str, *, too_slow: bool) -> Wrong:
+        """Returns a finding about a process that was waited for in vain."""
+        doing = f"{name} did not return within"
+        if too_slow:
+            return TooSlow(f"{doing} {self.limits.calls_s:g} s of the clock, most of which it waited for a processor")
+        problem = f"{doing} {self.limits.wall_s:g} s of waiting, all calls together: does it wait for something?"
+        return Wrong(problem, str(self.file))
 
     def _send(self, selector: selectors.BaseSelector) -> None:
         """Sends as much of the waiting messages as the pipe takes."""
@@ -329,9 +340,9 @@ class Apart(Closable, ABC):
         """Returns the reason why the process has ended."""
         assert self._process is not None  # noqa: S101  (it was started)
         doing = self._doing(name)
-        until = time.monotonic() + _PARTING_S
+        began = self._unused()
         while (code := self._process.poll()) is None:
-            if time.monotonic() > until:
+            if self._unused() - began > _PARTING_S:
                 self._kill()
                 return Wrong(f"{doing} closed the grader's pipe; leave descriptors 3 and 4 alone", str(self.file))
             time.sleep(0.01)
@@ -397,7 +408,7 @@ class StudentCode(Apart):
             home: folder of the lab's copy.
             name: name of the file that makes the calls.
         """
-        if wrong.finding.look or not self._calls:
+        if wrong.finding.look or not self._calls or isinstance(wrong, TooSlow):
             return wrong
         text = _REPLAY.format(module=self.file.stem)
         for call in self._calls:
@@ -444,9 +455,12 @@ def _answering(answers: Sequence[Any]) -> Service:
     waiting = list(answers)
 
     def answer(*_: Any, **__: Any) -> Any:
-        if not waiting or isinstance(waiting[0], Exception):
-            raise Untold("no answer")
-        return waiting.pop(0)
+        if not waiting:
+            raise NoAnswer
+        told = waiting.pop(0)
+        if isinstance(told, Exception):
+            raise Untold(str(told))
+        return told
 
     return answer
 

@@ -51,7 +51,7 @@ from p4switch.program.program import ParserState, Program, Transition
 from p4switch.tables import Exact, TableEntry
 from p4switch.trace import EntriesError, Packet, Recorder, parse_entries
 
-LIMITS: Final = ProcessLimits(cpu_s=30, wall_s=60, calls_s=120, memory=1024 * MIB, files=32)
+LIMITS: Final = ProcessLimits(cpu_s=30, wall_s=60, calls_s=900, memory=1024 * MIB, files=32)
 """``memory`` is added to what the process has at its start; ``cpu_s`` covers compiling and all frames"""
 _STRICT: Final = ConfigDict(extra="forbid")
 _MESSAGE: Final = 1 << 14
