@@ -35,6 +35,7 @@ from p4reduce.control_plane.entries import (
 )
 from p4reduce.control_plane.fleet import Fleet, Found, Lookout, Sighting
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan, release_plan
+from p4reduce.control_plane.plans.routes import LANE_BYTES
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
@@ -77,6 +78,9 @@ class Controller(Closable):
         Slots of every switch that jobs may use; None: all of the program's slots.
     token_key : bytes or None
         Key of the plans' tokens, at most 64 bytes; None: a random key. Virtual time needs the same key in every run.
+    growth_bytes : int or None
+        Bytes by which a switch can lengthen a packet; None: any number. A switch that cannot answer a question with a
+        full frame asks for no frames lost on its links.
 
     Raises
     ------
@@ -97,6 +101,7 @@ class Controller(Closable):
         keep: bool = False,
         slots: int | None = None,
         token_key: bytes | None = None,
+        growth_bytes: int | None = None,
     ) -> None:
         if slots is not None and not 2 <= slots <= program.slots:
             raise ControllerError(f"slots: {slots}, must be 2..{program.slots}, those of the program's switches")
@@ -108,6 +113,7 @@ class Controller(Closable):
         self._election_id = election_id
         self._keep = keep
         self._token_key = drawn_key() if token_key is None else token_key
+        self._gaps = growth_bytes is None or LANE_BYTES * program.lanes <= growth_bytes
         self.resources = Resources(program.slots if slots is None else slots, first_generation, program.counted_jobs)
         self._installed: dict[tuple[int, int], Plan] = {}
         self._lock = threading.RLock()
@@ -164,7 +170,7 @@ class Controller(Closable):
             raise PlanError(f"lanes: {request.lanes}, but the switches run {self.program.name}, which adds up {lanes}")
         with self._lock:
             plan = make_plan(self.topology if view is None else view, replace(request, lanes=lanes), self.resources)
-            return replace(plan, tokens=tokens_of(plan, self._token_key))
+            return replace(plan, tokens=tokens_of(plan, self._token_key), gaps=self._gaps)
 
     def check_lane_bits(self, bits: int) -> None:
         """Raise `PlanError` if the switches' program has no lanes of ``bits`` bits (``docs/protocol.md``)."""

@@ -114,6 +114,8 @@ class Plan:
         The requested window, or a window chosen with a margin; too few slots reduce ``window`` below it.
     slots_rate_bps : int
         Payload rate that ``window`` allows: window * payload / rtt.
+    gaps : bool
+        Whether the switches can answer questions for frames lost on their links. Left out of :meth:`describe`.
     part : tuple of int
         The plan's part of each tensor (:meth:`part_of`) when several trees share it: the sum of the weights of
         the trees before it, its weight, and the sum of all weights.
@@ -144,6 +146,7 @@ class Plan:
     tokens: Annotated[Mapping[tuple[str, str], int], ITEMS] = field(default_factory=dict, repr=False)
     relays: tuple[Aggregator, ...] = ()
     part: tuple[int, int, int] = (0, 1, 1)
+    gaps: bool = True
 
     def part_of(self, elements: int, bits: int = WORD_BITS) -> slice:
         """The plan's part of an array: whole chunks, in proportion to its weight; it may be empty for few chunks.
@@ -187,7 +190,7 @@ class Plan:
     @property
     def finds_gaps(self) -> bool:
         """Whether switches ask for frames lost on their links. Not in turns, whose circuits may be dark by then."""
-        return self.name != "tdm"
+        return self.gaps and self.name != "tdm"
 
     @property
     def asks_again_after(self) -> int:

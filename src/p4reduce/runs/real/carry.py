@@ -499,7 +499,8 @@ class RealCluster(Closable):
 
     def _start_target(self, capture: Path | None, name: str) -> RealTarget:
         if isinstance(self.wires, MachineWires):
-            target = MachineTarget(self.topology, self.program, self.wires, self.agents, name)
+            growth = GROWTH_BYTES if self.experiment.target == "bmv2" else None
+            target = MachineTarget(self.topology, self.program, self.wires, self.agents, name, growth)
             self.relays = target.relays
             return target
         if self.experiment.target == "embedded":

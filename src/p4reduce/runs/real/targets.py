@@ -184,7 +184,9 @@ class Bmv2Target:
         interfaces = wires.network.switch_interfaces
         try:
             self._switches = self._parts.enter_context(Bmv2Switches(topology, interfaces, folder, log_level=BMV2_LOG))
-            self.controller = self._parts.enter_context(_controller(topology, self._switches.targets, program))
+            self.controller = self._parts.enter_context(
+                _controller(topology, self._switches.targets, program, GROWTH_BYTES)
+            )
         except BaseException:
             self._parts.close()
             raise
@@ -254,8 +256,19 @@ def program_links(topology: Topology, counters: Mapping[str, SwitchCounters]) ->
 class MachineTarget(_Threads):
     """Switches on several machines, run by agents; the controller reaches them by mutual TLS."""
 
-    def __init__(self, topology: Topology, program: P4Program, wires: MachineWires, agents: Agents, name: str) -> None:
-        """Start each machine's part; ``name`` of the run. Raises ``ClusterError`` if a machine cannot."""
+    def __init__(
+        self,
+        topology: Topology,
+        program: P4Program,
+        wires: MachineWires,
+        agents: Agents,
+        name: str,
+        growth_bytes: int | None,
+    ) -> None:
+        """Start each machine's part; ``name`` of the run. Raises ``ClusterError`` if a machine cannot.
+
+        growth_bytes: bytes by which a switch can lengthen a packet; None: any number.
+        """
         self._agents, self._topology = agents, topology
         pem = transport.make_key()
         key, certificate = transport.halves(pem)
@@ -274,7 +287,9 @@ class MachineTarget(_Threads):
                 raise ClusterError(f"{agent.machine.name}: {answer['error']}")
             address = answer["p4runtime"]
             targets += [Target(switch, address[switch], id_, tls) for switch, id_ in wires.devices(agent).items()]
-        self.controller = Controller(topology, targets, program, deadline_s=CONTROL_DEADLINE_S)
+        self.controller = Controller(
+            topology, targets, program, deadline_s=CONTROL_DEADLINE_S, growth_bytes=growth_bytes
+        )
         self.relays: RelaySights = _MachineRelays(self)
 
     def check(self) -> None:
@@ -329,10 +344,12 @@ class _MachineRelays:
         return {}
 
 
-def _controller(topology: Topology, targets: Sequence[tuple[str, str, int]], program: P4Program) -> Controller:
+def _controller(
+    topology: Topology, targets: Sequence[tuple[str, str, int]], program: P4Program, growth_bytes: int | None = None
+) -> Controller:
     """Return a controller that has connected and loaded the program."""
     switches = [Target(*target) for target in targets]
-    return Controller(topology, switches, program, deadline_s=CONTROL_DEADLINE_S)
+    return Controller(topology, switches, program, deadline_s=CONTROL_DEADLINE_S, growth_bytes=growth_bytes)
 
 
 def check_growth(plan: Plan, collective: str) -> None:
