@@ -83,6 +83,6 @@ MUTANTS = [
         "match: {job: 1, epoch: 0}",
         "match: {job: 2, epoch: 0}",
         ("table job has no entry",),
-        "network",
+        "root",
     ),
 ]

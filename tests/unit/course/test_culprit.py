@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from p4reduce_course.culprit import Hints, culprit, p4_edits, python_edits, suspects, unlike
+from p4reduce_course.culprit import Hints, culprit, p4_edits, suspects, unlike
 from p4reduce_course.frame.grading import grade
+from p4reduce_course.python_search import python_edits
 from p4reduce_course.sandbox.process import StudentCode
 from tests.support.labs import SOLUTIONS, Mutant, spoilt
 
@@ -133,6 +134,28 @@ def test_python_is_changed_in_one_place_and_loops_last():
     assert any("return b + 2" in edit.text for edit in edits)
     loops = [edit.line in (2, 3) for edit in edits]
     assert loops == sorted(loops)
+
+
+def test_lines_of_the_trail_are_changed_first():
+    text = "def f(a, b):\n    c = a + 1\n    d = b + 1\n    return c + d\n"
+    assert next(python_edits(text, "", [3, 4])).line == 3
+    assert {edit.line for edit in python_edits(text, "", [3])} == {2, 3, 4}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("seen = set(new)", "seen |= set(new)"),
+        ("for a in b:\n    f(a)", "for a in reversed(list(b)):\n    f(a)"),
+        ("x = {**new, 'root': 1}", "x = {**new}"),
+        ("f(a, b, c)", "f(b, a, c)"),
+        ("x = a in b", "x = a not in b"),
+        ("for a in b:\n    f(a)\ng(a)", "for a in b:\n    f(a)\n    g(a)"),
+        ("for a in b:\n    f(a)\n    g(a)", "for a in b:\n    f(a)\ng(a)"),
+    ],
+)
+def test_what_is_replaced_left_in_exchanged_or_in_another_block_is_changed(wrong, right):
+    assert any(edit.text == f"{right}\n" for edit in python_edits(wrong))
 
 
 def test_lines_that_run_where_it_fails_are_suspicious():

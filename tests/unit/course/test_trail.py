@@ -2,6 +2,7 @@
 
 import re
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 
@@ -219,6 +220,57 @@ def test_a_line_that_raises_is_told_and_no_address_is(tmp_path):
         said = where_in_python(text, code.trail(anew=True))
     assert "raises AttributeError" in said
     assert " at 0x" not in said
+
+
+def test_an_exception_is_told_from_the_innermost_function_outwards(tmp_path):
+    text = "def port(ports, to):\n    return ports[to]\n\n\n"
+    text += "def ask(ports):\n    to = 'h' + '2'\n    return port(ports, to)\n"
+    path = tmp_path / "ask.py"
+    path.write_text(text)
+    with StudentCode(path) as code:
+        with pytest.raises(Wrong):
+            code.call("ask", {"h1": 1})
+        said = where_in_python(text, code.trail())
+    assert said.index("'return ports[to]' raises KeyError") < said.index(
+        "to is what line 6, 'to = 'h' + '2'' sets: 'h2'"
+    )
+
+
+def test_a_loop_that_leaves_out_what_is_dead_is_told(tmp_path):
+    text = """dead = set()
+
+
+def look(names):
+    for name in names:
+        dead.add(name)
+
+
+def tick(names, p4rt):
+    look(names[:1])
+    root = next(name for name in names if name not in dead)
+    p4rt.insert(root, [])
+"""
+    path = tmp_path / "controller.py"
+    path.write_text(text)
+    with StudentCode(path) as code:
+        code.call("tick", ["s1", "s2"], Remote("p4rt"), services={"p4rt": lambda *_, **__: None})
+        wrong = Wrong("the controller has asked s2, which is dead, more than 8 times")
+        said = where_in_python(text, code.trail(), "", wrong)
+    assert "root is what line 11, " in said
+    assert "'dead.add(name)' would change dead for 's2': line 5, 'for name in names:' took 's1'" in said
+
+
+def test_a_trail_has_at_most_six_sentences(tmp_path):
+    text = (
+        "def f(a):\n" + "".join(f"    {new} = {old} + 1\n" for old, new in pairwise("abcdefghijk")) + "    return k\n"
+    )
+    path = tmp_path / "f.py"
+    path.write_text(text)
+    with StudentCode(path) as code:
+        code.call("f", 1)
+        said = where_in_python(text, code.trail())
+    assert said.startswith("k is what line 11, 'k = j + 1' sets: 11 (j 10). ")
+    assert said.count(" sets: ") == 5
 
 
 def test_a_trail_of_a_long_call_ends_and_leaves_the_process_alone(tmp_path):

@@ -11,23 +11,21 @@ Zoeteweij and A. J. C. van Gemund, "An Evaluation of Similarity Coefficients for
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeGuard
+from typing import Final
 
 from p4reduce_course import catalogue
 from p4reduce_course.frame.grading import filled, skeleton_of
 from p4reduce_course.frame.lab import GradingTask, LabStep
 from p4reduce_course.frame.likeness import without_comments
 from p4reduce_course.frame.report import TooSlow, Wrong
-from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import Compiled, StudentProgram
 
@@ -35,19 +33,12 @@ MOST: Final = 140
 """most changes of P4 that are tried; each takes some 15 ms"""
 FEW: Final = 60
 """the same, if a cause is known"""
-_MOST_PYTHON: Final = 120
 FAILED: Final = "frames that failed"
 """title of a check that repeats them, before others"""
 ON_TRAIL: Final = 2.0
 """suspicion of a line that has to do with what is wrong"""
-_SHOWN: Final = 70
+SHOWN: Final = 70
 """most characters of a line in the message"""
-_LIMITS: Final = ProcessLimits(cpu_s=2)
-"""limits of Python that is searched"""
-_KINDS: Final = 4
-"""kinds of changes of Python"""
-_ENDED: Final = 2
-"""processes that may end before the search does"""
 
 
 @dataclass(frozen=True)
@@ -72,7 +63,7 @@ def culprit(path: Path, edits: Iterable[Edit], mends: Callable[[str], bool]) -> 
     for edit in edits:
         if mends(edit.text):
             line = path.read_text("utf-8").splitlines()[edit.line - 1]
-            was, line = (" ".join(code.split())[:_SHOWN] for code in (edit.was, line))
+            was, line = (" ".join(code.split())[:SHOWN] for code in (edit.was, line))
             return f"A change in line {edit.line} alone, at '{was}', mends all of it: {line}"
     return ""
 
@@ -174,43 +165,6 @@ def in_p4(
             return ""
 
 
-def in_python(file: Path, given: str, step: LabStep, anew: Callable[[StudentCode], Sequence[LabStep]]) -> str:
-    """Returns a sentence about the place in Python that fails a check; empty if no change helps.
-
-    Args:
-        file: the student's file.
-        given: text of the skeleton, whose lines are not changed.
-        step: the check that fails.
-        anew: returns all checks for another process.
-    """
-    ended = 0
-    code = StudentCode(file, _LIMITS)
-
-    def mends(text: str) -> bool:
-        nonlocal code, ended
-        if code.ended:  # a changed loop did not end
-            ended += 1
-            code.close()
-            code = StudentCode(file, _LIMITS)
-        try:
-            code.load(text)
-        except Wrong:
-            return False
-        every = anew(code)
-        return passes(new_step for new_step in every if new_step.title == step.title) and passes(every)
-
-    try:
-        return culprit(
-            file,
-            takewhile(lambda _: ended < _ENDED, islice(python_edits(file.read_text("utf-8"), given), _MOST_PYTHON)),
-            mends,
-        )
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return ""
-    finally:
-        code.close()
-
-
 _LEAVES: Final = frozenset(("egress_spec", "egress_port", "mcast_grp", "mark_to_drop"))
 
 
@@ -281,140 +235,6 @@ def _misfit(rows: Sequence[Sequence[str]], varying: Sequence[int], mine: Sequenc
         if number != due:
             return f"it has {number} in place of {due}"
     return ""
-
-
-# Changes of Python: the syntax tree with one node changed.
-
-_COMPARED: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
-_ADDED: Final = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv)
-_FUNCTIONS: Final = (
-    ("floor", "ceil", "rint", "trunc", "round"),
-    ("min", "max", "sum", "len"),
-    ("any", "all"),
-    ("isnan", "isfinite", "isinf"),
-)
-
-
-def python_edits(text: str, given: str = "") -> Iterator[Edit]:
-    """Yields changes outside the skeleton, likely kinds first; changes in loops, which may not end, come last."""
-    left = {line.strip() for line in given.splitlines()}
-    tree, lines = ast.parse(text), text.splitlines()
-    looped = {id(inner) for loop in ast.walk(tree) if isinstance(loop, ast.While) for inner in ast.walk(loop)}
-    changes = sorted(_python_changes(tree), key=lambda candidate: candidate[0] + _KINDS * (id(candidate[1]) in looped))
-    for _, node, name, change in changes:
-        at, value = (change.node, change.value) if isinstance(change, _At) else (node, change)
-        line = getattr(at, "lineno", 1)
-        if lines[line - 1].strip() in left:
-            continue
-        was = ast.get_source_segment(text, at) or lines[line - 1].strip()
-        mine: Any = node
-        kind, fields = node.__class__, dict(vars(node))
-        if name:
-            setattr(mine, name, value)
-        else:  # the node is replaced by another one
-            mine.__class__, mine.__dict__ = type(value), dict(vars(value))
-        changed = ast.unparse(ast.fix_missing_locations(tree))
-        mine.__class__, mine.__dict__ = kind, fields
-        yield Edit(line, " ".join(was.split())[:_SHOWN], f"{changed}\n")
-
-
-@dataclass(frozen=True)
-class _At:
-    """A value, and the node to which it changes the text."""
-
-    node: ast.AST
-    value: Any
-
-
-def _python_changes(tree: ast.AST) -> Iterator[tuple[int, ast.AST, str, Any]]:
-    """Yields kind, node, and the field with its new value; without a field, the value replaces the node."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.BinOp() | ast.AugAssign():
-                yield from ((1, node, "op", operator()) for operator in _ADDED if not isinstance(node.op, operator))
-                if isinstance(node, ast.BinOp):
-                    yield 1, node, "", ast.BinOp(node.right, node.op, node.left)
-                    yield from ((2, node, "", operand) for operand in (node.left, node.right))
-            case ast.Compare(ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() | ast.Eq() | ast.NotEq() as is_]):
-                yield from ((0, node, "ops", [operator()]) for operator in _COMPARED if not isinstance(is_, operator))
-            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-                half = value / 2 if value % 2 else value // 2
-                for new in dict.fromkeys((value + 1, value - 1, -value, 2 * value, half)):
-                    if new != value:
-                        yield 0, node, "value", new
-            case ast.UnaryOp():
-                yield 0, node, "", node.operand
-            case ast.Constant(value=bool() as value):
-                yield 0, node, "value", not value
-            case ast.Attribute(attr=name) | ast.Name(id=name) if any(name in alike for alike in _FUNCTIONS):
-                key = "attr" if isinstance(node, ast.Attribute) else "id"
-                yield from (
-                    (0, node, key, other) for alike in _FUNCTIONS if name in alike for other in alike if other != name
-                )
-            case ast.Call(args=[first, *_] as given):
-                for place, argument in enumerate(given):
-                    yield 1, node, "args", [*given[:place], ast.UnaryOp(ast.USub(), argument), *given[place + 1 :]]
-                yield 2, node, "", first
-                if len(given) == 2:
-                    yield 1, node, "args", given[::-1]
-            case ast.If() | ast.While() | ast.IfExp():
-                yield 1, node, "test", ast.UnaryOp(ast.Not(), node.test)
-                if isinstance(node, ast.If) and not node.orelse:
-                    yield 2 * _KINDS, node, "", ast.While(node.test, node.body, [])
-                if isinstance(node, ast.While):
-                    yield 1, node, "", ast.If(node.test, node.body, [])
-            case ast.comprehension(ifs=[_, *_] as ifs):
-                yield 1, node, "ifs", _At(node.iter, [])
-                yield 1, node, "ifs", _At(node.iter, [ast.UnaryOp(ast.Not(), ifs[0])])
-            case ast.Subscript(slice=ast.Slice()):
-                yield 1, node, "", node.value
-            case ast.BoolOp():
-                yield 1, node, "op", ast.Or() if isinstance(node.op, ast.And) else ast.And()
-    keys = Counter(subscript.slice.value for subscript in ast.walk(tree) if _key(subscript))
-    own_ = Counter(attribute.attr for attribute in ast.walk(tree) if _own(attribute))
-    for node in ast.walk(tree):
-        if _key(node):
-            mine = node.slice.value
-            yield from ((3, node.slice, "value", other) for other, _ in keys.most_common(_MOST_KEYS) if other != mine)
-        elif _own(node) and isinstance(node.ctx, ast.Load):
-            yield from ((2, node, "attr", other) for other, _ in own_.most_common(_MOST_KEYS) if other != node.attr)
-        for name in ("body", "orelse"):
-            block = getattr(node, name, None)
-            yield from _blocks(node, name, block) if isinstance(block, list) else ()
-    for function in (inner for inner in ast.walk(tree) if isinstance(inner, ast.FunctionDef)):
-        names = [inner for inner in ast.walk(function) if isinstance(inner, ast.Name)]
-        own = [parameter.arg for parameter in function.args.args]
-        own += [target.id for target in names if isinstance(target.ctx, ast.Store)]
-        for variable in names:
-            if isinstance(variable.ctx, ast.Load) and variable.id in own:
-                yield from ((3, variable, "id", new) for new in dict.fromkeys(own) if new != variable.id)
-
-
-_MOST_KEYS: Final = 6
-"""names of attributes and keys that are tried in the place of one"""
-
-
-def _key(node: ast.AST) -> TypeGuard[Any]:
-    """Whether it is a subscript by a text."""
-    return (
-        isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
-    )
-
-
-def _own(node: ast.AST) -> TypeGuard[Any]:
-    """Whether it is an attribute of self."""
-    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-
-
-def _blocks(owner: ast.AST, name: str, block: Sequence[ast.stmt]) -> Iterator[tuple[int, ast.AST, str, Any]]:
-    """Yields a block of statements without one of them, or with two exchanged."""
-    plain = (ast.Assign, ast.AugAssign, ast.Expr, ast.Return, ast.If)
-    for place, statement in enumerate(block):
-        if isinstance(statement, plain) and len(block) > 1:
-            yield 2, owner, name, _At(statement, [*block[:place], *block[place + 1 :]])
-        if place and isinstance(statement, plain) and isinstance(block[place - 1], plain):
-            exchanged = [*block[: place - 1], statement, block[place - 1], *block[place + 1 :]]
-            yield 2, owner, name, _At(statement, exchanged)
 
 
 # Changes of P4: the text with one token, condition or statement changed.

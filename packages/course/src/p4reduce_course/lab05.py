@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from p4reduce_course.culprit import FAILED, in_p4, in_python, placed
+from p4reduce_course.culprit import FAILED, in_p4, placed
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
@@ -30,7 +30,8 @@ from p4reduce_course.p4 import (
     shown,
     shrunk,
 )
-from p4reduce_course.python_trail import trail_of
+from p4reduce_course.python_search import in_python
+from p4reduce_course.python_trail import lines_of, trail_of
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import Compiled, FrameAnswer, Parts, StudentProgram
 from p4reduce_course.trail import Departure, Trail
@@ -172,7 +173,8 @@ class _Grader:
             return other.switch(self._small)
 
         def searched(step: LabStep) -> str:
-            where = in_python(Path(self.file), given, step, again)
+            lines = lines_of(self.task, WORKER_FILE, [self.code], anew=True)
+            where = in_python(Path(self.file), given, step, again, lines)
             return where or trail_of(self.task, WORKER_FILE, [self.code], anew=True)
 
         worker = placed(self.task, self.worker(), searched)

@@ -11,11 +11,12 @@ from typing import Final
 
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
-from p4reduce_course.culprit import in_python, placed
+from p4reduce_course.culprit import placed
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
-from p4reduce_course.python_trail import trail_of
+from p4reduce_course.python_search import in_python
+from p4reduce_course.python_trail import lines_of, trail_of
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_S
 
@@ -99,7 +100,13 @@ def grade(task: GradingTask) -> Iterator[Check]:
             task,
             own,
             lambda step: (
-                in_python(task.answers / FILE, given, step, lambda other: _Grader(task, other).steps())
+                in_python(
+                    task.answers / FILE,
+                    given,
+                    step,
+                    lambda other: _Grader(task, other).steps(),
+                    lines_of(task, FILE, [code]),
+                )
                 or trail_of(task, FILE, [code])
             ),
         )

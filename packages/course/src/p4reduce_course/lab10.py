@@ -252,17 +252,18 @@ class _Grader:
     def _played(self, name: str, act: Callable[[ControllerPlay], None]) -> None:
         """Plays a network. Raises Wrong, the first time with the lines that led to it."""
         wrong = self._outcome(self.code, name, act)
-        if wrong is None:
-            return
-        if self._located or not self._before:
-            raise wrong if self._located else self._told(wrong)
-        with StudentCode(Path(self.path)) as code:
-            anew = self._outcome(code, name, act) is None
-        self._located = True
-        raise anew_is_right(self.task, FILE, "start", wrong) if anew else located(self.task, FILE, self.code, wrong)
+        if wrong is not None:
+            raise wrong
 
-    def _told(self, wrong: Wrong) -> Wrong:
+    def _told(self, wrong: Wrong, name: str, act: Callable[[ControllerPlay], None]) -> Wrong:
+        """Returns a finding, the first one with the lines that led to it."""
+        if self._located:
+            return wrong
         self._located = True
+        if self._before:
+            with StudentCode(Path(self.path)) as code:
+                if self._outcome(code, name, act) is None:
+                    return anew_is_right(self.task, FILE, "start", wrong)
         return located(self.task, FILE, self.code, wrong)
 
     def _outcome(self, code: StudentCode, name: str, act: Callable[[ControllerPlay], None]) -> Wrong | None:
@@ -284,7 +285,8 @@ class _Grader:
                 self._before = play.switches
             except Wrong as wrong:
                 label = re.sub(r"\W+", "-", name)
-                return code.shown(play.shown(wrong, self.home, label), self.home, label)
+                told = self._told(wrong, name, act)
+                return code.shown(play.shown(told, self.home, label), self.home, label)
             return None
 
     # --- events between a first and a last sum

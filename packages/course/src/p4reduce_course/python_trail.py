@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,19 @@ from p4reduce_course.culprit import facts_first, lines_left
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import GradingTask
 from p4reduce_course.frame.report import Wrong
+from p4reduce_course.python_parts import (
+    changed_by,
+    is_cut,
+    is_maker,
+    is_plain,
+    is_set_by,
+    last_line,
+    name_called,
+    names_in,
+    only_moves,
+    parts_about,
+    read_parts,
+)
 from p4reduce_course.sandbox.lines import ENTRY, IF, MODULE
 from p4reduce_course.sandbox.process import LineStep, StudentCode
 from p4reduce_course.trail import sentences
@@ -33,15 +47,19 @@ _WOULD: Final = 2
 """most lines that did not run"""
 _OTHERS: Final = 4
 """most switches in a text"""
-_FIRST: Final = 11
+_FIRST: Final = 5
 """most lines that ran, of what is followed"""
-_OF_ENTRY: Final = 7
-"""the same, of an entry of which one part is wrong"""
 _EARLIER: Final = 4
 """distance, in lines, of what a variable held before something was added to it, and of what the first call set"""
-_INSIDE: Final = 1.6
+_INSIDE: Final = 0.9
 """distance of the last line of a function that a line calls"""
-_MOST: Final = 13
+_DULL: Final = 2.5
+"""the same, of a line that computes nothing: a constant, an empty list, a question to the grader"""
+_ABOUT: Final = -0.9
+"""the same, of a value that contains the name that is wrong"""
+_FRAMES: Final = 3
+"""most lines that an exception passed"""
+_MOST: Final = 6
 """most sentences"""
 _ASKS: Final = ("insert", "delete", "read", "slot", "open")
 _INSERT: Final = "<p4rt.insert>"
@@ -97,6 +115,23 @@ def trail_of(
     except (OSError, UnicodeDecodeError):
         return ""
     return where_in_python(text, codes[0].trail(anew=anew), skeleton_of(task, name), wrong) if codes else ""
+
+
+def lines_of(
+    task: GradingTask, name: str, codes: Sequence[StudentCode], *, anew: bool = False, wrong: Wrong | None = None
+) -> list[int]:
+    """Returns the lines that have to do with the result of the last call, nearest first; as `trail_of`."""
+    try:
+        text = (task.answers / name).read_text("utf-8")
+        tree = ast.parse(text)
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return []
+    slice_ = _Slice(tree, text.splitlines(), codes[0].trail(anew=anew) if codes else [], set(), most=_SEEN)
+    try:
+        deque(slice_.parts(wrong), 0)
+    except RecursionError:
+        return []
+    return list(dict.fromkeys([*slice_.visited, *sorted(slice_.told)]))
 
 
 def located(task: GradingTask, name: str, code: StudentCode, wrong: Wrong) -> Wrong:
@@ -162,6 +197,14 @@ class _Slice:
     left: set[int]
     """lines that are the skeleton's"""
     told: set[int] = field(default_factory=set)
+    most: int = _FIRST
+    """most lines that are told, of what is followed"""
+    left_out: set[int] = field(default_factory=set)
+    """lines that were told with a loop that did not take what is wrong"""
+    visited: list[int] = field(default_factory=list)
+    """lines of the steps that are followed, nearest first"""
+    about: str = ""
+    """a value that is wrong wherever it is, as the name of a dead switch"""
 
     def parts(self, wrong: Wrong | None) -> Iterator[str]:
         """Yields what led to a mistake; without one, to the result of the last call."""
@@ -175,12 +218,25 @@ class _Slice:
                 for place, step in enumerate(self.steps)
                 if step.name.startswith("<p4rt.") and re.match(rf"\('{dead[1]}'|{dead[1]} ", step.value)
             ]
+            self.about, self.most = f"'{dead[1]}'", self.most - 1
             for place in asked[-1:]:
                 yield f"{self._at(self.steps[place].line)} asks it{self._since(place)}"
                 yield from self._followed([place])
             return
         ends = [place for place, step in enumerate(self.steps) if not step.name and step.above < 0]
-        yield from self._followed(ends[-1:])
+        yield from self._followed([at for end in ends[-1:] for at in self._raised(end)])
+
+    def _raised(self, end: int) -> list[int]:
+        """Returns the places where functions ended by the exception that ends a call, innermost first."""
+        places = [end]
+        while self.steps[end].value.startswith("raises"):
+            call = self.steps[end].call
+            inside = [at for at in range(end) if self.steps[at].above == call and not self.steps[at].name]
+            if not inside or self.steps[inside[-1]].value != self.steps[end].value:
+                break
+            end = inside[-1]
+            places.insert(0, end)
+        return places[:_FRAMES]
 
     # --- entries of switches
 
@@ -202,7 +258,8 @@ class _Slice:
                 yield from self._not_deleted(place, written[-1])
             yield f"{self._at(step.line)} {what}{self._inputs(at, place.fields)}{self._since(at)}"
             self.told.add(step.line)
-            yield from self._followed([at], place.fields)
+            if place.fields:
+                yield from self._followed([at], place.fields)
         else:
             yield from self._missing(place)
 
@@ -254,7 +311,7 @@ class _Slice:
         made = [self._made(at) for at in mine]
         calls = {self.steps[at].call for at in made}
         for node in makes[-_WOULD:]:
-            ran = [at for at in made if node.lineno <= self.steps[at].line <= _last(node)]
+            ran = [at for at in made if node.lineno <= self.steps[at].line <= last_line(node)]
             if ran:
                 yield f"{self._at(node.lineno)} makes {len(ran)} of them for {place.switch}{self._inputs(ran[-1])}"
                 yield from self._followed(ran[-1:])
@@ -279,6 +336,8 @@ class _Slice:
                     took = [step.value for step in self.steps if step.line == test.lineno and step.name in own]
                     taken = ", ".join(dict.fromkeys(took[:_OTHERS])) or "nothing"
                     yield f"{self._at(test.lineno)} takes {taken}{self._inputs_of(test.iter, last)}"
+                    read = [self._origin(last + 1, self.steps[last].call, name) for name, _ in names_in(test.iter)]
+                    yield from self._followed([at for at in read if at is not None])
             if why := self._why_not(node, self.steps[last].call):
                 yield f"{self._at(node.lineno)} does not run: {why}"
             yield from self._followed(inserts[-1:])
@@ -322,6 +381,7 @@ class _Slice:
         while waiting and len(seen) < _SEEN:
             waiting.sort(key=lambda item: item[0])
             depth, place, about = waiting.pop(0)
+            self.visited.append(self.steps[place].line)
             sentence = self._sentence(place, about)
             told += bool(sentence)
             yield sentence
@@ -330,20 +390,34 @@ class _Slice:
             for at in reversed(self._returned(place, node, about)):
                 if at not in seen:
                     seen.add(at)
-                    waiting.append((depth + _INSIDE, at, about))
-            own = _changed(node)
+                    later = _DULL if self._is_dull(at) else 0
+                    waiting.append((depth + _INSIDE + later, at, about))
+            own = changed_by(node)
             for source in sources:
                 if source.place not in seen:
                     seen.add(source.place)
                     early = self._root(source.place) == self.steps[0].call and self.steps[0].call not in roots
                     held = self.steps[source.place].name.startswith(f"{MODULE}.")
                     later = _EARLIER if source.name in own or early or held else 1
+                    later += _DULL if self._is_dull(source.place) else 0
+                    later += _ABOUT if self.about and self.about in self.steps[source.place].value else 0
                     waiting.append((depth + later, source.place, source.fields))
                 would.append((source.name, source.place, place))
-            if told >= (_FIRST if not fields else _OF_ENTRY):
+            if told >= self.most:
                 break
-        kept = (sentence for item in would for sentence in self._would(*item))
+        kept = (sentence for item in (would[::-1] if self.about else would) for sentence in self._would(*item))
         yield from islice(kept, _WOULD)
+
+    def _is_dull(self, place: int) -> bool:
+        """Returns whether the line of a step sets a constant or an empty container, or only asks the grader."""
+        match self._node(self.steps[place].line):
+            case (
+                ast.Assign(value=value)
+                | ast.AnnAssign(value=ast.expr() as value)
+                | ast.Return(value=ast.expr() as value)
+            ):
+                return is_plain(value)
+        return False
 
     def _root(self, place: int) -> int:
         """Returns the grader's call in which a step is."""
@@ -360,7 +434,7 @@ class _Slice:
         node = self._node(step.line)
         if given := self._given(place):
             return given
-        if node is None or step.line in self.told or _moves(node) or step.name.startswith("<"):
+        if node is None or step.line in self.told or only_moves(node) or step.name.startswith("<"):
             return ""
         self.told.add(step.line)
         values, since = self._inputs(place, fields), self._since(place)
@@ -391,7 +465,7 @@ class _Slice:
             return None
         names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
         for call in ast.walk(node):
-            if isinstance(call, ast.Call) and _called(call) == function.name:
+            if isinstance(call, ast.Call) and name_called(call) == function.name:
                 given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
                 own = names[1:] if names[:1] == ["self"] else names
                 return (given | dict(zip(own, call.args, strict=False))).get(step.name)
@@ -402,7 +476,7 @@ class _Slice:
         step = self.steps[place]
         if node is None or step.name == ENTRY:
             return []
-        parts = [part for part in _about(_read_parts(node), fields) if isinstance(part, ast.expr)]
+        parts = [part for part in parts_about(read_parts(node), fields) if isinstance(part, ast.expr)]
         lines = {line for part in parts for line in range(part.lineno, (part.end_lineno or part.lineno) + 1)}
         begin = next((at for at in range(place - 1, -1, -1) if self._is_before(at, step, node)), 0)
         ends = {
@@ -410,13 +484,13 @@ class _Slice:
             for at in range(begin, place)
             if not self.steps[at].name
             and self.steps[at].above == step.call
-            and self.steps[at].from_ in (lines or range(node.lineno, _last(node) + 1))
+            and self.steps[at].from_ in (lines or range(node.lineno, last_line(node) + 1))
         }
         return list(ends.values())
 
     def _is_before(self, at: int, step: LineStep, node: ast.stmt) -> bool:
         other = self.steps[at]
-        return other.call == step.call and other.name != ENTRY and not node.lineno <= other.line <= _last(node)
+        return other.call == step.call and other.name != ENTRY and not node.lineno <= other.line <= last_line(node)
 
     def _sources(self, place: int, node: ast.stmt | None, fields: Sequence[str] = ()) -> list[_Source]:
         """Returns the variables that a statement reads, with the places where they were set last."""
@@ -424,13 +498,13 @@ class _Slice:
             return []
         step, parts = self.steps[place], list[ast.AST]()
         if step.name == ENTRY:
-            parts = [call for call in ast.walk(node) if isinstance(call, ast.Call) and _is_maker(call)]
+            parts = [call for call in ast.walk(node) if isinstance(call, ast.Call) and is_maker(call)]
         elif step.name.startswith("<p4rt."):
-            calls = [call for call in ast.walk(node) if isinstance(call, ast.Call) and _called(call) in _ASKS]
+            calls = [call for call in ast.walk(node) if isinstance(call, ast.Call) and name_called(call) in _ASKS]
             parts = [call.args[0] for call in calls if call.args]
-        parts = _about(parts or _read_parts(node), fields)
+        parts = parts_about(parts or read_parts(node), fields)
         sources = []
-        for name, key in dict.fromkeys(pair for part in parts for pair in _names_in(part)):
+        for name, key in dict.fromkeys(pair for part in parts for pair in names_in(part)):
             keys = (key,) if key else tuple(fields)
             at = self._origin(place, step.call, name, keys)
             if at is not None:
@@ -441,7 +515,7 @@ class _Slice:
         """Returns where the argument for a parameter came from; nothing for a step that set no parameter."""
         step = self.steps[place]
         argument, sources = self._argument(step), list[_Source]()
-        for name, key in _names_in(argument) if argument is not None else ():
+        for name, key in names_in(argument) if argument is not None else ():
             keys = (key,) if key else tuple(fields)
             at = self._origin(place, step.above, name, keys)
             if at is not None:
@@ -468,7 +542,7 @@ class _Slice:
 
     def _has(self, line: int, fields: Sequence[str]) -> bool:
         node = self._node(line)
-        code = "\n".join(self.lines[node.lineno - 1 : _last(node)]) if node is not None else ""
+        code = "\n".join(self.lines[node.lineno - 1 : last_line(node)]) if node is not None else ""
         return any(re.search(rf"\b{re.escape(name)}\b", code) for name in fields)
 
     def _would(self, name: str, since: int, until: int) -> Iterator[str]:
@@ -477,7 +551,9 @@ class _Slice:
         calls = {self.steps[at].call for at in (since, until)}
         for node in self._statements:
             tests = self._around.get(id(node), ())
-            if not tests or not isinstance(tests[-1], ast.If) or node.lineno in self.told or not _sets(node, short):
+            if self.about and node.lineno not in self.left_out and is_set_by(node, short):
+                yield from self._left_out(node, name)
+            if not tests or not isinstance(tests[-1], ast.If) or node.lineno in self.told or not is_set_by(node, short):
                 continue
             for call in calls:
                 place, outcome = self._outcome(tests[-1], call)
@@ -487,13 +563,27 @@ class _Slice:
                     yield f"{self._at(node.lineno)} would change {name}, and does not run: {why}"
                     break
 
+    def _left_out(self, node: ast.stmt, name: str) -> Iterator[str]:
+        """Yields a loop around a line that changes a variable, if the loop never took what the mistake is about."""
+        for test in self._around.get(id(node), ()):
+            if not isinstance(test, ast.For):
+                continue
+            own = {inner.id for inner in ast.walk(test.target) if isinstance(inner, ast.Name)}
+            ran = [at for at, step in enumerate(self.steps) if step.line == test.lineno]
+            took = dict.fromkeys(self.steps[at].value for at in ran if self.steps[at].name in own)
+            if ran and own and self.about not in took:
+                self.left_out.add(node.lineno)
+                taken = ", ".join(list(took)[-_OTHERS:]) or "nothing"
+                would = f"{self._at(node.lineno)} would change {name} for {self.about}"
+                yield f"{would}: {self._at(test.lineno)} took {taken}"
+
     def _since(self, place: int) -> str:
         """Returns the condition that let the line of a step run; empty if it always runs."""
         node = self._node(self.steps[place].line)
         if node is not None and (behind := self._behind(node, place)):
             return behind
         for test in reversed(self._around.get(id(node), ())) if node is not None else ():
-            if isinstance(test, ast.If | ast.While):
+            if isinstance(test, ast.If | ast.While) and not isinstance(test.test, ast.Constant):
                 at, outcome = self._outcome(test, self.steps[place].call, place)
                 if at is None or test.lineno in self.told:
                     return ""
@@ -539,20 +629,25 @@ class _Slice:
 
     def _inputs_of(self, expression: ast.AST, place: int) -> str:
         call = self.steps[place].call
-        origins = {name: self._origin(place + 1, call, name) for name, _ in _names_in(expression)}
+        origins = {name: self._origin(place + 1, call, name) for name, _ in names_in(expression)}
         return self._shown([_Source(name, at) for name, at in origins.items() if at is not None])
 
     def _shown(self, sources: Sequence[_Source]) -> str:
-        values = {source.name: self.steps[source.place].value for source in sources}
-        shown = [f"{name} {value}" for name, value in values.items() if value and not _is_cut(value)]
+        values = {source.name: self.steps[source.place].value for source in sources if not self._is_known(source.place)}
+        shown = [f"{name} {value}" for name, value in values.items() if value and not is_cut(value)]
         return f" ({', '.join(shown[:_INPUTS])})" if shown else ""
+
+    def _is_known(self, place: int) -> bool:
+        """Returns whether a step is a long dict that a function was given, of which only the beginning is known."""
+        step = self.steps[place]
+        return step.value.endswith("...}") and step.line in self._functions
 
     # --- the text
 
     def _at(self, line: int, fields: Sequence[str] = ()) -> str:
         """Returns a line with its statement; of a long one that has a line for one of some keys, this line."""
         node = self._node(line) or self._tests.get(line)
-        first, last = (node.lineno, _last(node)) if node is not None else (line, line)
+        first, last = (node.lineno, last_line(node)) if node is not None else (line, line)
         named = [n for n in range(first, last + 1) for key in fields if f'"{key}"' in self.lines[n - 1]]
         if last - first > 1 and named:
             first = last = named[0]
@@ -570,7 +665,7 @@ class _Slice:
     @cached_property
     def _by_line(self) -> dict[int, ast.stmt]:
         nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.For | ast.While | ast.If | ast.With)]
-        return {line: node for node in [*nodes, *self._statements] for line in range(node.lineno, _last(node) + 1)}
+        return {line: node for node in [*nodes, *self._statements] for line in range(node.lineno, last_line(node) + 1)}
 
     @cached_property
     def _tests(self) -> dict[int, ast.stmt]:
@@ -610,156 +705,3 @@ class _Slice:
 
         visit(self.tree, ())
         return around
-
-
-def _about(parts: Sequence[ast.AST], fields: Sequence[str]) -> list[ast.AST]:
-    """Returns the parts of some expressions that make some keys: an argument or a member of that name, if there is one.
-
-    A key that stands nowhere may come in by ``**``.
-    """
-    if not fields:
-        return list(parts)
-    inside = [inner for part in parts for inner in ast.walk(part)]
-    named: list[ast.AST] = [
-        keyword.value
-        for call in inside
-        if isinstance(call, ast.Call)
-        for keyword in call.keywords
-        if keyword.arg in fields
-    ]
-    named += [
-        value
-        for given in inside
-        if isinstance(given, ast.Dict)
-        for key, value in zip(given.keys, given.values, strict=True)
-        if isinstance(key, ast.Constant) and key.value in fields
-    ]
-    if named:
-        return named
-    makers = [call for call in inside if isinstance(call, ast.Call) and _is_maker(call)]
-    if any("." in name or name in ("job", "epoch") for name in fields):
-        named = [argument for call in makers for argument in call.args[1:2]]
-    elif "root" not in fields and "inner" not in fields:
-        named = [keyword.value for call in makers for keyword in call.keywords if keyword.arg is None]
-    return named or list(parts)
-
-
-def _is_cut(value: str) -> bool:
-    """Returns whether a value is a dict of which only the beginning is known."""
-    return value.startswith("{") and not value.endswith("}")
-
-
-def _called(call: ast.Call) -> str:
-    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
-
-
-def _is_maker(call: ast.Call) -> bool:
-    """Returns whether a call makes an entry, by a function of the skeleton."""
-    return isinstance(call.func, ast.Name) and call.func.id in ("entry", "group")
-
-
-def _changed(node: ast.stmt | None) -> set[str]:
-    """Returns the variable that a statement changes and reads, because it adds something to it."""
-    match node:
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=value, attr=attr))) if attr in _CHANGES:
-            return {name for name, _ in _names_in(value)}
-        case ast.AugAssign(target=target):
-            return {name for name, _ in _names_in(_loaded(target))}
-        case ast.Assign(targets=[ast.Subscript(value=value)]):
-            return {name for name, _ in _names_in(value)}
-    return set()
-
-
-def _read_parts(node: ast.stmt) -> list[ast.AST]:
-    match node:
-        case ast.Assign():
-            return [node.value, *node.targets]
-        case ast.For():
-            return [node.iter]
-        case ast.If() | ast.While():
-            return [node.test]
-        case ast.AugAssign(value=value, target=target):
-            return [value, _loaded(target)]
-    return [node]
-
-
-def _loaded(target: ast.expr) -> ast.AST:
-    """Returns a target as what is read from it."""
-    return ast.copy_location(ast.Name(target.id, ast.Load()), target) if isinstance(target, ast.Name) else target
-
-
-def _names_in(part: ast.AST) -> list[tuple[str, str]]:
-    """Returns the variables and attributes of ``self`` in an expression, each with the key that is read of it.
-
-    The key is empty if there is none. Variables of comprehensions are left out.
-    """
-    names, own, keyed = list[tuple[str, str]](), set[str](), set[int]()
-    for inner in ast.walk(part):
-        match inner:
-            case ast.Subscript(value=ast.Name() | ast.Attribute() as value, slice=ast.Constant(value=str() as key)):
-                if name := _read(value):
-                    names.append((name, key))
-                    keyed |= {id(value), *map(id, ast.walk(value))}
-            case ast.Name() | ast.Attribute():
-                if id(inner) not in keyed and (name := _read(inner)):
-                    names.append((name, ""))
-            case ast.comprehension(target=target):
-                own |= {name.id for name in ast.walk(target) if isinstance(name, ast.Name)}
-    return [(name, key) for name, key in dict.fromkeys(names) if name not in own]
-
-
-def _read(node: ast.AST) -> str:
-    """Returns the name of a variable, or of an attribute of ``self``; empty for anything else."""
-    match node:
-        case ast.Attribute(value=ast.Name(id="self"), attr=attr):
-            return f"self.{attr}"
-        case ast.Name(id=name, ctx=ast.Load()) if name != "self":
-            return name
-    return ""
-
-
-_CHANGES: Final = ("append", "add", "extend", "insert", "update", "pop", "remove", "discard", "clear", "setdefault")
-
-
-def _sets(node: ast.stmt, name: str) -> bool:
-    """Returns whether a statement sets a variable or attribute, or changes what it holds."""
-    targets: list[ast.expr] = []
-    match node:
-        case ast.Assign(targets=several):
-            targets = several
-        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
-            targets = [target]
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=value, attr=attr))) if attr in _CHANGES:
-            targets = [value]
-    return any(_base(target) == name for target in targets)
-
-
-def _base(target: ast.expr) -> str:
-    """Returns the name of a variable or attribute of ``self`` that a target is, or is in."""
-    while isinstance(target, ast.Subscript):
-        target = target.value
-    if isinstance(target, ast.Attribute):
-        return target.attr
-    return target.id if isinstance(target, ast.Name) else ""
-
-
-def _moves(node: ast.AST) -> bool:
-    """Returns whether a statement only passes values on, and computes none."""
-    match node:
-        case ast.Assign(targets=targets, value=value):
-            return all(map(_moves, [*targets, value]))
-        case ast.Return(value=ast.expr() as value) | ast.For(iter=value) | ast.Starred(value=value):
-            return _moves(value)
-        case ast.Call(func=ast.Name(id="zip" | "enumerate" | "reversed"), args=given):
-            return all(map(_moves, given))
-        case ast.Subscript(value=value, slice=ast.Name()) | ast.Attribute(value=value):
-            return _moves(value)
-        case ast.Tuple(elts=members):
-            return all(map(_moves, members))
-    return isinstance(node, ast.Name)
-
-
-def _last(node: ast.stmt) -> int:
-    """Returns the last line of a statement, or of the head of one that has a body."""
-    body = getattr(node, "body", None)
-    return max(node.lineno, body[0].lineno - 1) if body else node.end_lineno or node.lineno

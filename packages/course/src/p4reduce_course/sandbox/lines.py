@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-MOST: Final = 4000
+MOST: Final = 8000
 """most steps that are kept, the last ones"""
 _SHOWN: Final = 40
 """most characters of a value"""

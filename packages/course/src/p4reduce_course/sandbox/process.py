@@ -465,7 +465,7 @@ def _answering(answers: Sequence[Any]) -> Service:
     return answer
 
 
-_STEPS: Final = 6000
+_STEPS: Final = 12000
 """most steps of a trail, the last ones"""
 _LONG: Final = 40_000
 """most characters of a file that repeats calls"""
