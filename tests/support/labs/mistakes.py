@@ -704,6 +704,7 @@ def stored(name):
 BATCHES = {
     "developed": MISTAKES, "first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH,
     "sixth": stored("sixth"), "seventh": stored("seventh"), "eighth": stored("eighth"),
+    "ninth": stored("ninth"),
 }  # fmt: skip
 
 
