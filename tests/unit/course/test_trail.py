@@ -382,6 +382,52 @@ def test_a_call_that_the_grader_ended_is_told_to_its_last_question(tmp_path):
     assert said.startswith("Line 26, 'p4rt.insert(switch, entries)' asks it")
 
 
+STALE = """written = {}
+
+
+def install(network, p4rt):
+    for switch in network:
+        written[switch] = [{"table": "job", "match": {"job": 7}}]
+        p4rt.insert(switch, written[switch])
+
+
+def change(network, p4rt):
+    for switch in written:
+        if switch != "s2":
+            p4rt.delete(switch, written[switch])
+"""
+
+
+def stale_trail(tmp_path, text, wrong):
+    path = tmp_path / "stale.py"
+    path.write_text(text)
+    with StudentCode(path) as code:
+        for name in ("install", "change"):
+            code.call(name, ["s1", "s2"], Remote("p4rt"), services={"p4rt": lambda *_, **__: None})
+        return where_in_python(text, code.trail(anew=True), "", wrong)
+
+
+def test_an_entry_that_nothing_deletes_is_told_with_the_condition_that_kept_it(tmp_path):
+    said = stale_trail(tmp_path, STALE, WrongEntry("wrong", "", EntryPlace("s2", key_of("job", 7))))
+    assert said.startswith(
+        "Nothing deletes an entry of s2 after that. "
+        "Line 13, 'p4rt.delete(switch, written[switch])' does not run for s2: "
+        "line 12, 'if switch != \"s2\":' is false (switch 's2')"
+    )
+
+
+def test_an_entry_that_nothing_deletes_is_told_with_the_loop_that_leaves_it_out(tmp_path):
+    text = STALE.replace("in written:", "in list(written)[:1]:")
+    said = stale_trail(tmp_path, text, WrongEntry("wrong", "", EntryPlace("s2", key_of("job", 7))))
+    assert "Line 11, 'for switch in list(written)[:1]:' takes 's1', not s2" in said
+
+
+def test_an_entry_that_is_there_already_is_told_with_the_line_that_inserted_it_before(tmp_path):
+    text = STALE.replace("for switch in network", "for switch in ['s1', 's1']")
+    said = stale_trail(tmp_path, text, Wrong("s1: adding job[job=0x7] -> root(full=1): ALREADY_EXISTS: there is one"))
+    assert said.startswith("Line 7, 'p4rt.insert(switch, written[switch])' has inserted it before")
+
+
 def test_what_the_code_did_stands_before_advice():
     assert facts_first("it is 3. Divide by 2. Once", "Line 4 sets it") == "it is 3. Line 4 sets it. Divide by 2. Once"
     assert facts_first("it is 3", "") == "it is 3"

@@ -11,6 +11,7 @@ import ast
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -62,6 +63,8 @@ _FRAMES: Final = 3
 _MOST: Final = 6
 """most sentences"""
 _ASKS: Final = ("insert", "delete", "read", "slot", "open")
+_TWICE: Final = re.compile(r"(?P<switch>\w+): adding (?P<table>\w+)\[(?P<match>[^\]]+)\].*ALREADY_EXISTS")
+"""the refusal of an entry that is there already"""
 _INSERT: Final = "<p4rt.insert>"
 _DELETE: Final = "<p4rt.delete>"
 
@@ -223,6 +226,16 @@ class _Slice:
                 yield f"{self._at(self.steps[place].line)} asks it{self._since(place)}"
                 yield from self._followed([place])
             return
+        if wrong is not None and (twice := _TWICE.search(wrong.finding.said)):
+            numbers = dict(pair.split("=", 1) for pair in twice["match"].split(", "))
+            with suppress(ValueError):
+                key = key_of(twice["table"], *(int(number, 0) for number in numbers.values()))
+                made = self._calls(_INSERT, twice["switch"], key)
+                for at in made[-2:-1]:
+                    yield f"{self._at(self.steps[at].line)} has inserted it before{self._inputs(self._made(at))}"
+                if made:
+                    yield from self._entry(EntryPlace(twice["switch"], key, tuple(f"std.{name}" for name in numbers)))
+                    return
         ends = [place for place, step in enumerate(self.steps) if not step.name and step.above < 0]
         yield from self._followed([at for end in ends[-1:] for at in self._raised(end)])
 
@@ -286,6 +299,7 @@ class _Slice:
         ]
         if not after:
             yield f"nothing deletes an entry of {place.switch} after that"
+            yield from self._passed_over("p4rt.delete", place.switch, inserted)
             return
         tables = sorted({self.steps[at].value.split(" ", 2)[-1].partition(" ")[0] for at in after})
         yield (
@@ -293,6 +307,32 @@ class _Slice:
             f"{', '.join(tables)}{self._inputs(after[-1])}"
         )
         yield from self._followed(after[-1:])
+
+    def _passed_over(self, method: str, switch: str, since: int) -> Iterator[str]:
+        """Yields why a line with a question to a switch did not run for it: a loop, or a condition."""
+        for node in self._statements:
+            tests = self._around.get(id(node), ())
+            loops = {test.lineno for test in tests if isinstance(test, ast.For)}
+            if method not in ast.unparse(node) or not loops:
+                continue
+            values = [(at, step.value) for at, step in enumerate(self.steps) if step.line in loops and step.name]
+            turns = [at for at, value in values if value == repr(switch)]
+            if turns and turns[-1] > since:
+                for test in tests:
+                    place, outcome = self._outcome_of_turn(test, turns[-1])
+                    if place is not None and isinstance(test, ast.If) and outcome != self._is_in_body(test, node):
+                        why = self._condition(test, place, outcome)
+                        yield f"{self._at(node.lineno)} does not run for {switch}: {why}"
+            elif names := [value for at, value in values if at > since and value.startswith("'")]:
+                yield f"{self._at(min(loops))} takes {', '.join(dict.fromkeys(names))}, not {switch}"
+
+    def _outcome_of_turn(self, test: ast.stmt, begin: int) -> tuple[int | None, bool]:
+        """Returns the place of the first outcome of a condition after a step of the same call, and the outcome."""
+        for at in range(begin, len(self.steps)):
+            step = self.steps[at]
+            if step.name == IF and step.call == self.steps[begin].call and step.line == test.lineno:
+                return at, step.value == "true"
+        return None, False
 
     def _missing(self, place: EntryPlace) -> Iterator[str]:
         """Yields why an entry was never written."""
@@ -551,7 +591,8 @@ class _Slice:
         calls = {self.steps[at].call for at in (since, until)}
         for node in self._statements:
             tests = self._around.get(id(node), ())
-            if self.about and node.lineno not in self.left_out and is_set_by(node, short):
+            adds = isinstance(node, ast.Expr) and name in changed_by(node)
+            if self.about and adds and node.lineno not in self.left_out:
                 yield from self._left_out(node, name)
             if not tests or not isinstance(tests[-1], ast.If) or node.lineno in self.told or not is_set_by(node, short):
                 continue
