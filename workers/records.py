@@ -149,7 +149,7 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # strangers: those of other tensors;
         # joined: its round trips when one of these jobs, or this one, last began.
         # latest: the chunk whose RESULT came last, of those sent for the first time. sent_seq, sent_iteration: of the
-        # last contribution in this epoch; numbered: RESULTs name the chunk of the previous one (kernels/links.py);
+        # last contribution in this epoch; numbered: RESULTs name the chunk of the previous one (kernels/worker.py);
         # stirred: and some arrived out of order, so a frame was lost somewhere in the tree.
         # prompt: the parent repeats no RESULT that is on its way, so this worker may ask early.
         # repeats: it asks by sending its contribution again. deadline, share: of a tree that closes chunks, and of each

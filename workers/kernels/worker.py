@@ -52,14 +52,15 @@ from p4reduce.workers.kernels.frames import (
     count_of,
     exponent_of,
     flags_of,
+    identification_of,
     lanes_of,
     mask_of,
     seq_of,
+    set_identification,
     type_of,
     unknown,
     write_frame,
 )
-from p4reduce.workers.kernels.links import find_gap, number
 from p4reduce.workers.kernels.narrow import chance_key, dequantize_narrow, keep_rounding, send_narrow, width_flag
 from p4reduce.workers.kernels.recovery import (
     answered_twice,
@@ -70,6 +71,7 @@ from p4reduce.workers.kernels.recovery import (
     mark_blocked,
     mark_sent,
     mark_sent_again,
+    miss_behind_gap,
     result_was_sent,
     settle,
     told_to_wait,
@@ -95,10 +97,11 @@ from p4reduce.workers.kernels.sender import (
     wake,
 )
 from p4reduce.workers.numbers import NumberMode
-from p4reduce.workers.records import ChunkAnswer, Collective, EndpointState, EntryState, Refusal
+from p4reduce.workers.records import NEVER, ChunkAnswer, Collective, EndpointKind, EndpointState, EntryState, Refusal
 from p4reduce.workers.wire import WORD_BITS
 from p4switch.native.memory import carray, copy_bytes, load_u8, pointer, store_u8
 
+_WORKER: Final = int(EndpointKind.WORKER)
 _RAW: Final = int(NumberMode.RAW)
 _BLOCK: Final = int(NumberMode.BLOCK)
 _ACTIVE: Final = int(EndpointState.ACTIVE)
@@ -119,6 +122,36 @@ _TYPE_ASK: Final = int(wire.PacketType.ASK)
 _WRONG_SEQ: Final = int(Refusal.SEQ)
 _WRONG_KIND: Final = int(Refusal.KIND)
 _DUPLICATE: Final = int(Refusal.DUPLICATE)
+
+
+# Losses on the worker's own link. ``ipv4.identification`` of a contribution, and of a switch's RESULT, is its seq minus
+# that of the previous frame on the same link, modulo 2**16. It is 0 in the first frame of an epoch or an iteration and
+# in frames of hosts that add. Links keep the order of frames, so a previous frame that has not arrived is lost. A
+# worker then asks its switch for that RESULT, and a switch asks its child for the contribution. The repair takes one
+# round trip of the link, not of the tree. Jobs whose chunks may overtake each other do not use this.
+
+
+@kernel
+def _number(e: Any, out: Any, seq: int, iteration: int) -> None:
+    """Write the distance to the previous contribution into a contribution that leaves next."""
+    if e.kind != _WORKER or e.reorder == NEVER:
+        return
+    if e.sent_seq != NOTHING and e.sent_iteration == iteration:
+        set_identification(out, (seq - e.sent_seq) & 0xFFFF)
+    e.sent_seq = seq
+    e.sent_iteration = iteration
+
+
+@kernel
+def _find_gap(e: Any, frame: Any, seq: int, now: int) -> None:
+    """Ask for the RESULT that the switch sent before this one if it has not arrived."""
+    behind = identification_of(frame)
+    if behind == 0 or e.kind != _WORKER or e.reorder == NEVER:
+        return
+    e.numbered = 1
+    before = seq - ((behind ^ 0x8000) - 0x8000)
+    if e.low <= before < e.next and entry_at(e, before).seq == before:
+        miss_behind_gap(e, entry_at(e, before), before, now)
 
 
 @kernel
@@ -277,7 +310,7 @@ def _push(e: Any, entry: Any, seq: int, out: Any) -> Any:
             flags |= SATURATED
             e.saturated += entry.guessed == 0  # what is held since a guess is too small comes again
     length = write_frame(e, out, 0, entry.type, flags, count, seq, entry.iteration, entry.announced)
-    number(e, out, seq, entry.iteration)
+    _number(e, out, seq, entry.iteration)
     return length
 
 
@@ -387,7 +420,7 @@ def worker_take(e: Any, frame: Any, seq: int, now: int) -> Any:
     """Take in the RESULT of a chunk before ``next``. Returns 0, or why it changed nothing (``Refusal``)."""
     flags = flags_of(frame)
     entry = entry_at(e, seq)
-    find_gap(e, frame, seq, now)
+    _find_gap(e, frame, seq, now)
     if seq < e.low or entry.state == _ANSWERED:
         if entry.seq == seq:
             answered_twice(e, entry, now, flags & RESEND)
