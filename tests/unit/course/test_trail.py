@@ -382,6 +382,19 @@ def test_a_call_that_the_grader_ended_is_told_to_its_last_question(tmp_path):
     assert said.startswith("Line 26, 'p4rt.insert(switch, entries)' asks it")
 
 
+def test_a_line_of_the_part_that_the_grader_calls_is_told_if_it_is_gone(tmp_path):
+    given = "# How the grader calls it: leave this as it is.\nNAMES = {}\n\n\n"
+    given += "def create(a):\n    NAMES[a] = object()\n\n\ndef step(a):\n    return NAMES[a]\n"
+    path = tmp_path / "worker.py"
+    path.write_text(given.replace("NAMES[a] = o", "NAMES[0] = o"))
+    with StudentCode(path) as code:
+        code.call("create", 1)
+        with pytest.raises(Wrong):
+            code.call("step", 1)
+        said = where_in_python(path.read_text(), code.trail(anew=True), given)
+    assert said.startswith("The line 'NAMES[a] = object()' of the skeleton is not there")
+
+
 STALE = """written = {}
 
 

@@ -63,6 +63,8 @@ _FRAMES: Final = 3
 _MOST: Final = 6
 """most sentences"""
 _ASKS: Final = ("insert", "delete", "read", "slot", "open")
+_LEAVE: Final = "leave this as it is"
+"""stands above what the grader calls"""
 _TWICE: Final = re.compile(r"(?P<switch>\w+): adding (?P<table>\w+)\[(?P<match>[^\]]+)\].*ALREADY_EXISTS")
 """the refusal of an entry that is there already"""
 _INSERT: Final = "<p4rt.insert>"
@@ -178,9 +180,17 @@ def where_in_python(text: str, steps: Sequence[LineStep], given: str = "", wrong
         return ""
     slice_ = _Slice(tree, text.splitlines(), steps, lines_left(text.splitlines(), given.splitlines()))
     try:
-        return sentences(slice_.parts(wrong), _MOST)
+        return sentences(slice_.parts(wrong), _MOST) or _gone(text, given)
     except RecursionError:
         return ""
+
+
+def _gone(text: str, given: str) -> str:
+    """Returns which line of the part that the grader calls is not the skeleton's; empty if all of it is there."""
+    _, _, kept = given.partition(_LEAVE)
+    own = {line.strip() for line in text.splitlines()}
+    gone = [line.strip() for line in kept.splitlines()[1:] if line.strip() and line.strip() not in own]
+    return f"The line '{gone[0]}' of the skeleton is not there: the grader calls that part; {_LEAVE}" if gone else ""
 
 
 @dataclass(frozen=True)
