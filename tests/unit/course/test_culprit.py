@@ -7,7 +7,7 @@ import pytest
 
 from p4reduce_course.culprit import Hints, culprit, p4_edits, suspects, unlike
 from p4reduce_course.frame.grading import grade
-from p4reduce_course.python_search import python_edits
+from p4reduce_course.python_code import python_edits
 from p4reduce_course.sandbox.process import StudentCode
 from tests.support.labs import SOLUTIONS, Mutant, spoilt
 

@@ -15,7 +15,7 @@ from p4reduce_course.culprit import placed
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
-from p4reduce_course.python_search import in_python
+from p4reduce_course.python_code import in_python
 from p4reduce_course.python_trail import lines_of, trail_of
 from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.process import StudentCode

@@ -30,7 +30,7 @@ from p4reduce_course.p4 import (
     shown,
     shrunk,
 )
-from p4reduce_course.python_search import in_python
+from p4reduce_course.python_code import in_python
 from p4reduce_course.python_trail import lines_of, trail_of
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import Compiled, FrameAnswer, Parts, StudentProgram

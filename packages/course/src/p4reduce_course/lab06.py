@@ -17,7 +17,7 @@ from p4reduce_course.culprit import placed
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import LOOK, Check, Wrong
-from p4reduce_course.python_search import in_python
+from p4reduce_course.python_code import in_python
 from p4reduce_course.python_trail import WrongEntry, anew_is_right, lines_of, located, trail_of
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode

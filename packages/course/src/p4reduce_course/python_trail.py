@@ -21,7 +21,7 @@ from p4reduce_course.culprit import facts_first, lines_left
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import GradingTask
 from p4reduce_course.frame.report import Wrong
-from p4reduce_course.python_parts import (
+from p4reduce_course.python_code import (
     changed_by,
     is_cut,
     is_maker,

@@ -33,7 +33,7 @@ from p4switch.compiler.storage import (
     store_block,
     store_cell,
 )
-from p4switch.program import model
+from p4switch.program import program as model
 from p4switch.state import device_state
 from p4switch.state.layout import cell_kind
 from p4switch.tables.profile import (

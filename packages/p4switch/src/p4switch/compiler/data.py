@@ -27,7 +27,7 @@ from p4switch.compiler.storage import (
     resize,
     sign_resize,
 )
-from p4switch.program import model
+from p4switch.program import program as model
 from p4switch.program.errors import SHIFT_MASK, UnsupportedConstruct
 from p4switch.state.layout import LANE_BITS, WIDE_BITS, cell_bytes, cell_kind
 

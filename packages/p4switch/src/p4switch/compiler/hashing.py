@@ -24,7 +24,7 @@ from p4switch.compiler.storage import (
     number,
     resize,
 )
-from p4switch.program import model
+from p4switch.program import program as model
 
 Step: TypeAlias = Callable[[Value, Value, Value], Value]
 """Returns the next accumulator from the accumulator, a byte, and the byte's position (i64)."""

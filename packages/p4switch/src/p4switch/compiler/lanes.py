@@ -31,7 +31,7 @@ from p4switch.compiler.storage import (
     number,
     pick_lanes,
 )
-from p4switch.program import model
+from p4switch.program import program as model
 from p4switch.program.errors import MAX_STEPS, SHIFT_MASK
 from p4switch.state.layout import LANE_BITS, StateLayout
 

@@ -37,7 +37,7 @@ from p4switch.compiler.storage import (
     zero_bytes,
 )
 from p4switch.compiler.tables import PipelineLowering
-from p4switch.program import model
+from p4switch.program import program as model
 from p4switch.program.loader import key_width
 from p4switch.state.layout import StateLayout, value_words
 

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 from llvmlite import ir
 
-from p4switch.program import model
+from p4switch.program import program as model
 from p4switch.state.layout import cell_bytes, cell_kind
 
 # Short names for LLVM types and constants.

@@ -10,7 +10,7 @@ from p4switch.compiler.data import DataLowering
 from p4switch.compiler.hashing import HashLowering
 from p4switch.compiler.lanes import FunctionContext
 from p4switch.compiler.storage import I1, I64, POINTER, Value, byte_offset, integer, number, resize
-from p4switch.program import model
+from p4switch.program import program as model
 from p4switch.tables.matching import HASH_MULTIPLIER, HASH_SEED, KeyLayout, argument_places
 from p4switch.tables.matching import row_words as ternary_row_words
 from p4switch.tables.matching import store_row_words as entry_row_words

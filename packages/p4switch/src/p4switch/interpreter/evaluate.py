@@ -11,7 +11,8 @@ from typing import Final
 
 from p4switch import abi
 from p4switch.interpreter.trace import Change, ChecksumUpdated, ChecksumVerified, Listener
-from p4switch.program import Program, model
+from p4switch.program import Program
+from p4switch.program import program as model
 from p4switch.program.errors import MAX_SHIFT, MAX_STEPS, SHIFT_MASK
 
 # The packet header vector, and requests of primitives that send packets off the straight path (behavioral-model,

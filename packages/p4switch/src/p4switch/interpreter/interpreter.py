@@ -28,7 +28,8 @@ from p4switch.interpreter.trace import (
     StateEntered,
     Verdict,
 )
-from p4switch.program import Program, model
+from p4switch.program import Program
+from p4switch.program import program as model
 from p4switch.program.loader import key_width
 from p4switch.state.device_state import DeviceState
 from p4switch.traffic import Io

@@ -9,7 +9,8 @@ from typing import Final
 from p4switch import abi
 from p4switch.interpreter.evaluate import Phv, ValueScope, calculate, header_bytes, make_valid, move_headers, note
 from p4switch.interpreter.trace import Change, ConditionEvaluated, Listener, PrimitiveRun, TableApplied
-from p4switch.program import Program, model
+from p4switch.program import Program
+from p4switch.program import program as model
 from p4switch.state import device_state
 from p4switch.state.device_state import DeviceState
 from p4switch.tables import Exact, Lookup, Lpm, Match, Range, Table, TableEntry, Ternary

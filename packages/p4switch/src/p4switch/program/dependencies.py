@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from p4switch.program import model
+from p4switch.program import program as model
 from p4switch.program.errors import SourceInfo
 
 Fields = frozenset[str]

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from p4switch.base.errors import InputError
-from p4switch.program import model
+from p4switch.program import program as model
 from p4switch.program.dependencies import Dataflow, Fields, Reads, Site, SiteGraph, components
 
 # Targets, from a table in a file.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast, get_args
 
-from p4switch.program import model
+from p4switch.program import program as model
 from p4switch.program.errors import (
     Json,
     ProgramError,

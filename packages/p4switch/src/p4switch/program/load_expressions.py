@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final, cast
 
-from p4switch.program import model
+from p4switch.program import program as model
 from p4switch.program.errors import (
     MAX_BITS,
     MAX_DEPTH,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from p4switch.base.files import read_text
-from p4switch.program import model
+from p4switch.program import program as model
 from p4switch.program.errors import (
     FRAMES,
     MAX_DEPTH,

@@ -1,9 +1,10 @@
-"""A whole P4 program, as the executors see it."""
+"""A whole P4 program, as the executors see it; users import this module as ``model``, with all names of its parts."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, TypeAlias
 
+from p4switch.program.actions import *  # noqa: F403
 from p4switch.program.actions import (
     Action,
     ActionProfile,
@@ -22,6 +23,7 @@ from p4switch.program.actions import (
     Truncate,
     ValueSet,
 )
+from p4switch.program.expressions import *  # noqa: F403
 from p4switch.program.expressions import BoolExpr, DataExpr, FieldRef, Header, Lookahead, Valid
 
 # The parser: a graph of states that extract headers.

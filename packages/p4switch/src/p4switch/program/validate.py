@@ -7,7 +7,7 @@ the compiler would otherwise make machine code that reads and writes out of boun
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from p4switch.program import model
+from p4switch.program import program as model
 from p4switch.program.errors import (
     MAX_BITS,
     MAX_FIELD_BITS,

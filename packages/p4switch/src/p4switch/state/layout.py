@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from p4switch.program import model
+from p4switch.program import program as model
 from p4switch.tables import TABLE_CELLS
 from p4switch.tables.profile import PROFILE_CELLS
 

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from p4switch.program import model
+from p4switch.program import program as model
 from p4switch.tables.matching import (
     DEFAULT_ROW,
     IMAGE_CELLS,

@@ -28,7 +28,8 @@ from p4switch.interpreter.trace import (
     TableApplied,
     Verdict,
 )
-from p4switch.program import Program, model
+from p4switch.program import Program
+from p4switch.program import program as model
 from p4switch.program.errors import SourceInfo
 from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 from p4switch.trace.record import Decision, Headers, PacketTrace, ReadableNames
