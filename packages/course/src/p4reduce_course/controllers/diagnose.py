@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import finsy as fy
+from finsy.p4entity import P4Replica
 
 from p4reduce.control_plane.entries import Entity, key
 from p4reduce.control_plane.plans import Plan
@@ -17,6 +18,17 @@ from p4reduce_course.frame.report import Wrong
 from p4reduce_course.python_trail import EntryPlace, WrongEntry, key_of
 
 # Entries that a student's controller has installed, with the names of the P4 program.
+
+
+def replicas_of(group: fy.P4MulticastGroupEntry) -> list[tuple[int, int]]:
+    """Returns (port, replication id) of each copy of a group that was decoded: finsy gives the port alone for id 0."""
+    copies: list[tuple[int, int]] = []
+    for replica in group.replicas:
+        if isinstance(replica, int):
+            copies.append((replica, 0))
+        elif isinstance(replica, P4Replica):
+            copies.append((replica.port, replica.instance))
+    return copies
 
 
 @dataclass(frozen=True)
@@ -110,7 +122,7 @@ class Book:
     def groups(self, switch: str) -> dict[int, list[tuple[int, int]]]:
         """Returns (port, replication id) of each copy, by multicast group."""
         return {
-            entity.multicast_group_id: [(replica.port, replica.instance) for replica in entity.replicas]  # type: ignore[union-attr]
+            entity.multicast_group_id: replicas_of(entity)
             for entity in self.held.get(switch, {}).values()
             if isinstance(entity, fy.P4MulticastGroupEntry)
         }

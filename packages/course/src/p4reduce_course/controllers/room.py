@@ -30,7 +30,7 @@ from p4reduce.topologies.model import Hop
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, EndpointState
 from p4reduce.workers.wire import PacketType, headers, pack
-from p4reduce_course.controllers.diagnose import Book
+from p4reduce_course.controllers.diagnose import Book, replicas_of
 from p4reduce_course.frame.lab import Draws
 from p4reduce_course.frame.report import LOOK, TooSlow, Wrong, counted
 from p4reduce_course.python_trail import EntryPlace, WrongEntry
@@ -215,8 +215,7 @@ class Sessions:
     def _data(self, entity: Entity) -> dict[str, Any]:
         """Returns an entity in the form that students write, with the full names of its keys."""
         if isinstance(entity, fy.P4MulticastGroupEntry):
-            replicas = [(replica.port, replica.instance) for replica in entity.replicas]  # type: ignore[union-attr]
-            return {"group": entity.multicast_group_id, "replicas": replicas}
+            return {"group": entity.multicast_group_id, "replicas": replicas_of(entity)}
         assert isinstance(entity, fy.P4TableEntry)  # noqa: S101  (nothing else was asked for)
         names = {field.alias: field.name for field in self._schema.tables[entity.table_id].match_fields}
         action = entity.action if isinstance(entity.action, fy.P4TableAction) else None
