@@ -1,9 +1,9 @@
 """Mistakes beyond the tables, and what the first message about each must name.
 
 ``python -m tests.support.labs.mistakes`` counts the first messages that do. An entry has: lab, file, a place in the
-solution, its replacement, and words of which the first message must contain one (a regular expression), unless it names
-the line. Messages were written with knowledge of `MISTAKES`. `FIRST` and `SECOND` were written before they were graded:
-messages that missed the cause were then improved for `FIRST`, not for `SECOND`. From the seventh on, batches were judged by hand.
+solution, its replacement, and a regular expression that the message must match, unless it names the line. `FIRST` and
+`SECOND` were written before they were graded; messages were then improved for `FIRST`. From the seventh on, batches
+were judged by hand.
 """
 
 import argparse
@@ -703,8 +703,7 @@ def stored(name):
 
 BATCHES = {
     "developed": MISTAKES, "first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH,
-    "sixth": stored("sixth"), "seventh": stored("seventh"), "eighth": stored("eighth"),
-    "ninth": stored("ninth"),
+    **{name: stored(name) for name in ("sixth", "seventh", "eighth", "ninth")},
 }  # fmt: skip
 
 

@@ -12,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce_course.culprit import placed
-from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
-from p4reduce_course.python_code import in_python
-from p4reduce_course.python_trail import lines_of, trail_of
+from p4reduce_course.python_trail import searched
 from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.process import StudentCode
 
@@ -51,21 +49,8 @@ def limit_of(draws: Draws) -> int:
 def grade(task: GradingTask) -> Iterator[Check]:
     """Yields all checks of lab 04."""
     with StudentCode(task.answers / FILE, _LIMITS, task.seen) as code:
-        given, own = skeleton_of(task, FILE), _Grader(task, code).steps()
-        steps = placed(
-            task,
-            own,
-            lambda step: (
-                in_python(
-                    task.answers / FILE,
-                    given,
-                    step,
-                    lambda other: _Grader(task, other).steps(),
-                    lines_of(task, FILE, [code]),
-                )
-                or trail_of(task, FILE, [code])
-            ),
-        )
+        search = searched(task, FILE, code, lambda other: _Grader(task, other).steps())
+        steps = placed(task, _Grader(task, code).steps(), search)
         yield from run_steps(task, steps)
 
 

@@ -30,8 +30,7 @@ from p4reduce_course.p4 import (
     shown,
     shrunk,
 )
-from p4reduce_course.python_code import in_python
-from p4reduce_course.python_trail import lines_of, trail_of
+from p4reduce_course.python_trail import searched
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import Compiled, FrameAnswer, Parts, StudentProgram
 from p4reduce_course.trail import Departure, Trail
@@ -162,22 +161,20 @@ class _Grader:
 
     def steps(self) -> list[LabStep]:
         # The worker's checks precede the gate, because they need no P4.
-        given = skeleton_of(self.task, WORKER_FILE)
-
-        def again(code: StudentCode) -> list[LabStep]:
-            return _Grader(self.task, code, self.program).worker()
+        search = searched(
+            self.task,
+            WORKER_FILE,
+            self.code,
+            lambda code: _Grader(self.task, code, self.program).worker(),
+            anew=True,
+        )
 
         def anew(program: StudentProgram, compilation: Compiled) -> list[LabStep]:
             other = _Grader(self.task, self.code, program)
             other.parts, other._brief = compilation.parts, True
             return other.switch(self._small)
 
-        def searched(step: LabStep) -> str:
-            lines = lines_of(self.task, WORKER_FILE, [self.code], anew=True)
-            where = in_python(Path(self.file), given, step, again, lines)
-            return where or trail_of(self.task, WORKER_FILE, [self.code], anew=True)
-
-        worker = placed(self.task, self.worker(), searched)
+        worker = placed(self.task, self.worker(), search)
         switch = placed(
             self.task,
             self.switch(),

@@ -14,11 +14,9 @@ from p4reduce.topologies import Topology
 from p4reduce_course.controllers.diagnose import check_entries, check_given
 from p4reduce_course.controllers.room import Held, Room, drawn, layout, plan_of, told, wired
 from p4reduce_course.culprit import placed
-from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import LOOK, Check, Wrong
-from p4reduce_course.python_code import in_python
-from p4reduce_course.python_trail import WrongEntry, anew_is_right, lines_of, located, trail_of
+from p4reduce_course.python_trail import WrongEntry, anew_is_right, located, searched
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
 
@@ -120,17 +118,13 @@ class _Grader:
         self._located = not task.explain  # whether the lines of a mistake were told
 
     def steps(self) -> list[LabStep]:
-        def searched(step: LabStep) -> str:
-            given = skeleton_of(self.task, FILE)
-            lines = lines_of(self.task, FILE, [self.code])
-            where = in_python(Path(self.path), given, step, lambda code: _Grader(self.task, code).trees(), lines)
-            return where or trail_of(self.task, FILE, [self.code])
+        search = searched(self.task, FILE, self.code, lambda code: _Grader(self.task, code).trees())
 
         def each(part: str, what: Callable[[int], None]) -> list[LabStep]:
             return [LabStep(part, kind, lambda number=number: what(number)) for number, kind in enumerate(KINDS)]  # type: ignore[misc]
 
         return [
-            *placed(self.task, self.trees(), searched),
+            *placed(self.task, self.trees(), search),
             *each("entries", self.entries),
             *each("packets", self.packets),
         ]

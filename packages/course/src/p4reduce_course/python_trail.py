@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,10 +19,11 @@ from typing import Final
 
 from p4reduce_course.culprit import facts_first, lines_left
 from p4reduce_course.frame.grading import skeleton_of
-from p4reduce_course.frame.lab import GradingTask
+from p4reduce_course.frame.lab import GradingTask, LabStep
 from p4reduce_course.frame.report import Wrong
 from p4reduce_course.python_code import (
     changed_by,
+    in_python,
     is_cut,
     is_maker,
     is_plain,
@@ -137,6 +138,32 @@ def lines_of(
     except RecursionError:
         return []
     return list(dict.fromkeys([*slice_.visited, *sorted(slice_.told)]))
+
+
+def searched(
+    task: GradingTask,
+    name: str,
+    code: StudentCode,
+    checks: Callable[[StudentCode], Sequence[LabStep]],
+    *,
+    anew: bool = False,
+) -> Callable[[LabStep], str]:
+    """Returns a function that says where a failed check comes from: from the line whose change mends it, or the trail.
+
+    Args:
+        task: the submission.
+        name: of the file.
+        code: the process that has called it.
+        checks: returns all checks for another process.
+        anew: whether the call depends on those before it.
+    """
+
+    def place(step: LabStep) -> str:
+        lines = lines_of(task, name, [code], anew=anew)
+        where = in_python(task.answers / name, skeleton_of(task, name), step, checks, lines)
+        return where or trail_of(task, name, [code], anew=anew)
+
+    return place
 
 
 def located(task: GradingTask, name: str, code: StudentCode, wrong: Wrong) -> Wrong:
