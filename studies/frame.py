@@ -15,8 +15,8 @@ from scipy.special import stdtrit  # the quantiles of stats.t; to import stats t
 from p4reduce.base.errors import BadInput
 from p4reduce.base.output import Progress
 from p4reduce.network.jobs.network import bundled
-from p4reduce.runs.inputs import provenance
 from p4reduce.runs.parallel import Kept, code_version, in_parallel, piece_name, rarely_collecting
+from p4reduce.runs.summary import provenance
 
 # Columns: defined once, at the field of a record; used by the page, the terminal, figures and CSV.
 

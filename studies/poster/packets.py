@@ -33,7 +33,7 @@ from p4reduce.network.jobs.asynchronous import Clockwork
 from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
 from p4reduce.network.jobs.specs import ExpectedSum, expect_sum
 from p4reduce.network.virtual import VirtualNetwork
-from p4reduce.runs.inputs import tensor
+from p4reduce.runs.participant import tensor
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import FixedScale

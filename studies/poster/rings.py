@@ -21,7 +21,7 @@ from p4reduce.group.backend import FloatArray
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.network import bundled
 from p4reduce.network.jobs.specs import expect_sum
-from p4reduce.runs.inputs import tensor
+from p4reduce.runs.participant import tensor
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from studies.frame import column, record

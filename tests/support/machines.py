@@ -130,8 +130,11 @@ def _up(route: IPRoute, name: str) -> int:
     return index
 
 
-def gone_in(seconds: float) -> bool:
-    """Return whether all runs and their processes end within ``seconds``, or longer on a loaded machine."""
+def gone_in(seconds: float = 40.0) -> bool:
+    """Return whether all runs and their processes end within ``seconds``, or longer on a loaded machine.
+
+    A rank that waits for a dead launcher gives up after 30 s. `make soak-hosts` measures how soon all have ended.
+    """
     return eventually(lambda: not all_runs() and not left(), seconds)
 
 

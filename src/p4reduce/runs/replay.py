@@ -27,8 +27,8 @@ from p4reduce.network.jobs.asynchronous import CallClock, Clockwork
 from p4reduce.network.jobs.network import Job
 from p4reduce.play.priorities.models import resnet50
 from p4reduce.runs.experiment import Experiment, ExperimentError
-from p4reduce.runs.inputs import check_memory
 from p4reduce.runs.jobs import FlowCarrier, Part, RunJobs, block_operation, pace_of_blocks
+from p4reduce.runs.participant import check_memory
 from p4reduce.runs.result import CollectiveRecord, NetworkResult, ScriptReplay
 from p4reduce.runs.summary import network_result
 from p4reduce.runs.traces import recorded

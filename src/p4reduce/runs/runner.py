@@ -6,15 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from p4reduce.base.errors import P4ReduceError
 from p4reduce.base.output import Progress
 from p4reduce.group.communicator import STEP, Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import Experiment, ExperimentError
-from p4reduce.runs.inputs import array_in_file, check_memory, provenance, tensor
 from p4reduce.runs.jobs import FlowCarrier
+from p4reduce.runs.participant import array_in_file, check_memory, go_through, participation, sizes_of, training_options
 from p4reduce.runs.replay import replay_of
 from p4reduce.runs.result import (
     MODEL_ERROR,
@@ -26,32 +24,17 @@ from p4reduce.runs.result import (
     TrainingResult,
     steps_of,
 )
-from p4reduce.runs.summary import describe_topology, network_result
+from p4reduce.runs.summary import describe_topology, network_result, provenance
 from p4reduce.runs.virtual.cluster import RunCluster, cluster_of
 from p4reduce.workers.training.loops import (
     ACCURACY,
-    Trained,
     TrainingOptions,
     TrainingTask,
-    train_all_reduce,
     train_alone,
-    train_parameter_server,
 )
 from p4switch.base.values import PS_PER_S
 
 # The digits model on a cluster, its results, and the same training in one process for comparison.
-
-
-def training_options(experiment: Experiment) -> TrainingOptions:
-    """Return the options of a training: gradients are all-reduced, or ``push_pull``ed to a server with the weights.
-
-    Raises ``ExperimentError`` for any other collective.
-    """
-    if experiment.collective not in {"all_reduce", "push_pull"}:
-        raise ExperimentError(f"collective: {experiment.collective} cannot train; choose all_reduce or push_pull")
-    served = experiment.collective == "push_pull"
-    make_options = TrainingOptions.for_parameter_server if served else TrainingOptions
-    return make_options(seed=experiment.seed, epochs=experiment.epochs)
 
 
 def training_iterations(experiment: Experiment, workers: int) -> int:
@@ -69,18 +52,17 @@ def train_digits(cluster: RunCluster[Any], progress: Progress | None) -> str:
     Raises ``ExperimentError`` for a collective that cannot train, or if there is no host for the server.
     """
     experiment = cluster.experiment
-    options = training_options(experiment)
     served = experiment.collective == "push_pull"
+    total = training_iterations(experiment, cluster.size)
     if served and cluster.server is None:
         raise ExperimentError("collective: push_pull needs a topology with a server, e.g. leaf-spine-8")
-    total = training_iterations(experiment, cluster.size)
     if progress is not None:
         cluster.carrier.on_collective = lambda done: progress(f"{experiment.plan}: training", done, total)
 
-    def train(communicator: Communicator) -> Trained:
-        return train_parameter_server(communicator, options) if served else train_all_reduce(communicator, options)
+    def train(communicator: Communicator) -> str | None:
+        return go_through(participation(communicator, experiment, ()), lambda _: None)
 
-    return one_model(trained.sha256 for trained in cluster.run_threads(train, server=served)[: cluster.size])
+    return one_model(map(str, cluster.run_threads(train, server=served)[: cluster.size]))
 
 
 def one_model(hashes: Iterable[str]) -> str:
@@ -245,21 +227,15 @@ def move_tensors(cluster: RunCluster[Any], progress: Progress | None, arrays: Pa
         return
     check_memory(experiment.elements, cluster.size, filed=arrays is not None)
 
+    sizes = sizes_of(experiment)
+
     def participate(communicator: Communicator) -> None:
-        room = None if arrays is None else array_in_file(arrays, experiment.elements)
-        for turn in range(experiment.repeat):
-            array = tensor(experiment.seed, communicator.rank, turn, experiment.elements, room)
-            if operation == "push_pull":
-                communicator.push_pull(array, 0.1)
-            elif operation == "broadcast":
-                communicator.broadcast(array)
-            elif operation == "all_reduce":
-                communicator.all_reduce(array, name="tensor")
-            elif operation == "all_to_all":
-                communicator.all_to_all(array, np.empty_like(array))
-            else:
-                getattr(communicator, operation)(array)
+        def at(done: int) -> None:
             if communicator.rank == 0 and progress is not None:
-                progress(f"{experiment.plan}: {operation}", turn + 1, experiment.repeat)
+                progress(f"{experiment.plan}: {operation}", done, len(sizes))
+
+        room = None if arrays is None else array_in_file(arrays, experiment.elements)
+        go_through(participation(communicator, experiment, sizes, room), at)
+        at(len(sizes))
 
     cluster.run_threads(participate, server=served)

@@ -1,10 +1,17 @@
 """From the network's counts to the result of a run."""
 
+import functools
+import importlib.metadata
+import platform
 import statistics
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import p4reduce
+from p4reduce.base.registry import requirements
 from p4reduce.control_plane.counters import (
     Fate,
     LinkIncident,
@@ -19,6 +26,7 @@ from p4reduce.control_plane.counters import (
     parts_bound,
     plan_bound,
 )
+from p4reduce.control_plane.entries import P4Program
 from p4reduce.control_plane.plans.best import FORESTS
 from p4reduce.control_plane.plans.routes import hops, on_wire_ps
 from p4reduce.network.jobs.network import Job
@@ -294,3 +302,47 @@ def _refused(counters: dict[str, SwitchCounters]) -> dict[str, dict[str, int]]:
 
 def _edges(job: Job) -> list[TreeEdge]:
     return [TreeEdge(job.plan.job, *edge, job.plan.paths[edge]) for edge in job.plan.edges]
+
+
+# The provenance of figures: enough to reproduce them, and nothing that changes from run to run.
+
+
+def provenance(program: P4Program | None, seed: int) -> dict[str, str]:
+    """Return commit, hash of the P4 JSON (``-`` if no switch ran), versions and seed, as text."""
+    inputs = {
+        "p4reduce": p4reduce.__version__,
+        "commit": _commit(Path(p4reduce.__file__).parent),
+        "p4_json": "-" if program is None else program.name,
+        "p4_json_sha256": "-" if program is None else program.sha256,
+        "seed": str(seed),
+        "python": platform.python_version(),
+    }
+    return inputs | _versions()
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    """Return the versions of the required libraries."""
+    return {library: importlib.metadata.version(library) for library in requirements()}
+
+
+@functools.cache
+def _commit(folder: Path) -> str:
+    """Return the commit of a source checkout, with ``+changes`` if files differ from it; otherwise the release.
+
+    A checkout must contain this very file: an installation may lie within another project's repository.
+    """
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=True
+        )
+        return done.stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")
+        commit = git("rev-parse", "HEAD")
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/")
+    except (OSError, subprocess.SubprocessError):
+        return f"release {p4reduce.__version__}"
+    return f"{commit}+changes" if changed else commit

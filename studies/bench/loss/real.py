@@ -27,7 +27,7 @@ from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.real.backend import Counts
 from p4reduce.runs.real.carry import RealCluster
 from p4reduce.runs.real.part import MACHINE_CODE
-from p4reduce.runs.real.session import FAILURES, REFUSALS, move_tensor
+from p4reduce.runs.real.session import FAILURES, REFUSALS, turns
 from p4switch.base.values import PS_PER_MS
 from p4switch.native.objects import prepare
 
@@ -61,7 +61,8 @@ _KINDS: Final = {"plain": 0.0, "clean": _NEVER, "lossy": LOSS}
 class RealGroup:
     """Workers, switch and links of one network, in separate processes. A context manager; for the main thread."""
 
-    def __init__(self, links: str, loss: float, seed: int) -> None:
+    def __init__(self, links: str, loss: float, seed: int, sizes: Sequence[int]) -> None:
+        """Describe the network; ``sizes``: elements of each all-reduce, in order."""
         self._experiment = Experiment.model_validate(
             {
                 "topology": "star:hosts=4",
@@ -74,14 +75,15 @@ class RealGroup:
             }
         )
         self._parts = ExitStack()
-        self._turn = 0
-        self.lanes = 0
+        self._sizes = list(sizes)
 
-    def reduce(self, elements: int) -> tuple[float, float]:
-        """Run one all-reduce; return milliseconds, and questions of all workers per chunk. Raises ``ClusterError``."""
-        answer = self._tell({"elements": elements, "turn": self._turn})
-        self._turn += 1
-        return answer["ms"], answer["asks"] / -(-elements // self.lanes)
+    def reduce(self) -> tuple[float, float]:
+        """Run the next all-reduce; return milliseconds, and questions of all workers per chunk.
+
+        Raises ``ClusterError``.
+        """
+        answer = self._tell({"do": "next"})
+        return answer["ms"], answer["asks"]
 
     def __enter__(self) -> "RealGroup":
         try:
@@ -90,7 +92,7 @@ class RealGroup:
             make = enter_command if self._experiment.links == "veth" else here_command
             self._process = self._parts.enter_context(_started(make(_CLUSTER), folder, self._log))
             request = {"experiment": self._experiment.model_dump(mode="json"), "folder": str(folder.logs)}
-            self.lanes = self._tell({**request, "name": folder.name})["lanes"]
+            self._tell({**request, "name": folder.name, "sizes": self._sizes})
         except BaseException:
             self._parts.close()
             raise
@@ -154,13 +156,14 @@ def measure(links: str, sizes: Sequence[int], rounds: int, seed: int) -> dict[in
     prepare(*MACHINE_CODE)
     by_size: dict[int, list[RoundSeen]] = {}
     with ExitStack() as stack:
-        groups = {kind: stack.enter_context(RealGroup(links, loss, seed)) for kind, loss in _KINDS.items()}
+        every = [elements for elements in sizes for _ in range(1 + rounds)]
+        groups = {kind: stack.enter_context(RealGroup(links, loss, seed, every)) for kind, loss in _KINDS.items()}
         for elements in sizes:
             for group in groups.values():
-                group.reduce(elements)
+                group.reduce()
             by_size[elements] = []
             for _ in range(rounds):
-                both = {kind: group.reduce(elements) for kind, group in groups.items()}
+                both = {kind: group.reduce() for kind, group in groups.items()}
                 ms, asks = ({kind: pair[place] for kind, pair in both.items()} for place in (0, 1))
                 by_size[elements].append(RoundSeen(ms, asks))
     return by_size
@@ -191,23 +194,24 @@ def row(links: str, elements: int, rounds: Sequence[RoundSeen]) -> dict[str, Any
 
 # One group of workers as a separate process: ``python -m studies.bench.loss.real``.
 #
-# It reads a line of JSON with the ``experiment``, ``folder`` for logs and ``name``, and answers with the ``lanes`` of a
-# chunk when all workers are ready. Each further line, with ``elements`` and ``turn``, asks for one all-reduce, which is
-# checked; the answer has ``ms``, its time, and ``asks``, the questions of all workers. The process ends at the end of
-# its input. A fatal error is answered as ``error``.
+# It reads a line of JSON with the ``experiment``, ``folder`` for logs, ``name`` and ``sizes`` (the elements of each
+# all-reduce), and answers ``ready`` when all workers are. Each further line asks for the next all-reduce, which is
+# checked; the answer has ``ms``, its time, and ``asks``, the questions of all workers per chunk. The process ends at
+# the end of its input. A fatal error is answered as ``error``.
 
 
 def _serve(request: Mapping[str, Any]) -> None:
     experiment = Experiment.model_validate(request["experiment"])
     with RealCluster(experiment, Path(request["folder"]), request["name"], lambda *_: None, None) as cluster:
-        _say({"lanes": cluster.job.plan.lanes})
+        _say({"ready": True})
         asked = 0
-        for line in sys.stdin:
-            command = json.loads(line)
-            move_tensor(cluster, command["turn"], command["elements"])
+        carried = turns(cluster, request["sizes"])
+        for _ in sys.stdin:
+            next(carried)
             total = _asks(cluster.settle())
             record = cluster.moved.records[-1]
-            _say({"ms": record.communication_ps / PS_PER_MS, "asks": total - asked})
+            chunks = -(-record.elements // cluster.job.plan.lanes)
+            _say({"ms": record.communication_ps / PS_PER_MS, "asks": (total - asked) / chunks})
             asked = total
 
 

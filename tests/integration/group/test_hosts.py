@@ -65,7 +65,7 @@ def world(tmp_path, monkeypatch):
         for name, text in known_to_ssh(tmp_path, made).items():
             monkeypatch.setenv(name, text)
         yield SimpleNamespace(made=made, folder=tmp_path, lines=[])
-    assert gone_in(5)
+    assert gone_in()
 
 
 def parent(pid):
@@ -159,7 +159,7 @@ def test_a_launcher_that_is_killed_leaves_nothing_anywhere(world):
                 assert len(left()) >= 2
             finally:
                 launcher.kill()
-        assert gone_in(5)
+        assert gone_in()
 
 
 @needs_openssl
@@ -173,7 +173,7 @@ def test_a_launcher_that_is_killed_leaves_no_ticket(world):
                 time.sleep(0.01)
         finally:
             launcher.kill()
-    assert gone_in(5)
+    assert gone_in()
     assert not ticket.exists()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from p4reduce.runs.experiment import Experiment, FaultOptions
-from p4reduce.runs.inputs import tensor
+from p4reduce.runs.participant import tensor
 from p4reduce.runs.runner import result_of, run_experiment
 from p4reduce.runs.virtual.cluster import Cluster
 

@@ -10,7 +10,7 @@ import pytest
 
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
-from p4reduce.runs.inputs import tensor
+from p4reduce.runs.participant import tensor
 from p4reduce.topologies import Topology, load
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, EndpointState

@@ -13,7 +13,7 @@ from p4reduce.control_plane.entries import SwitchSettings
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
 from p4reduce.network.virtual import Faults
-from p4reduce.runs.inputs import tensor
+from p4reduce.runs.participant import tensor
 from p4reduce.topologies import load
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, EndpointState

@@ -12,7 +12,7 @@ import pytest
 
 from p4reduce.control_plane.counters import Traffic
 from p4reduce.control_plane.plans import Plan, PlanRequest
-from p4reduce.runs.inputs import tensor
+from p4reduce.runs.participant import tensor
 from p4reduce.topologies import load
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective

@@ -8,7 +8,7 @@ from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.counters import plan_bound, task_bound_ps
 from p4reduce.control_plane.plans.bounds import best_plan_ps
 from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.inputs import tensor
+from p4reduce.runs.participant import tensor
 from p4reduce.runs.runner import result_of, run_experiment
 from p4reduce.runs.virtual.cluster import Cluster, build_topology, worker_hosts
 from tests.support.effort import examples

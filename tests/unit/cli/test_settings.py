@@ -6,7 +6,7 @@ from pydantic import BaseModel
 from p4reduce.base.errors import BadInput
 from p4reduce.cli.lists import floats, integers, texts
 from p4reduce.runs.experiment import Experiment, ExperimentError
-from p4reduce.runs.inputs import check_memory
+from p4reduce.runs.participant import check_memory
 from p4reduce.runs.settings import Settings, experiment_flags
 
 

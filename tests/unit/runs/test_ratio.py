@@ -3,7 +3,7 @@
 import pytest
 
 from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.inputs import tensor
+from p4reduce.runs.participant import tensor
 from p4reduce.runs.runner import result_of
 from p4reduce.runs.virtual.cluster import Cluster
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Final, Literal, Protocol
+from typing import Annotated, Any, Final, Literal, Protocol
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
@@ -225,8 +225,8 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class TrainingReport:
-    """The figures of a training, and the digest of its weights (None at a server)."""
+class WorkReport:
+    """The end of a participant's work: figures that it recorded, and the digest of its weights after a training."""
 
     figures: tuple[RealFigure, ...]
     sha256: str | None
@@ -244,22 +244,14 @@ class ScriptReport:
 
 
 @dataclass(frozen=True)
-class MoveCommand:
-    """Command to move the array of a turn. ``save``: file for the result, or None."""
+class WorkCommand:
+    """Command to do the work of an experiment (runs/participant.py). ``sizes``: elements of each plain tensor.
 
-    elements: int
-    turn: int = 0
-    root: int = 0
-    learning_rate: float = 0.0
-    save: str | None = None
+    ``given``, ``got``: files for this participant's arrays before and after each collective, or None.
+    """
 
-
-@dataclass(frozen=True)
-class Train:
-    """Command to train; ``given``, ``got``: files for the arrays before and after each collective, or None."""
-
-    epochs: int
-    served: bool
+    experiment: dict[str, Any]
+    sizes: tuple[int, ...]
     given: str | None = None
     got: str | None = None
 

@@ -27,10 +27,10 @@ from p4reduce.network.jobs.specs import endpoint_specs, exchanged, expect_sum
 from p4reduce.network.real.bmv2 import GROWTH_BYTES, QUEUE_FRAMES
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
 from p4reduce.runs.experiment import Experiment, ExperimentError
-from p4reduce.runs.inputs import check_memory, provenance
 from p4reduce.runs.jobs import FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB, tree_requests, trees_of
 from p4reduce.runs.launch import Emit
 from p4reduce.runs.machines import Agent, Agents, Machine, MachineClock
+from p4reduce.runs.participant import check_memory
 from p4reduce.runs.real.backend import CarriedCollective, Counts, ProcessSpec, RealClosing, for_bmv2, real_timing
 from p4reduce.runs.real.coordinator import Resumed
 from p4reduce.runs.real.part import merged, needs_of
@@ -58,7 +58,7 @@ from p4reduce.runs.result import (
     TrainingPoint,
 )
 from p4reduce.runs.runner import training_iterations, training_result, without_values
-from p4reduce.runs.summary import CarriedCounts, describe_topology, result_of
+from p4reduce.runs.summary import CarriedCounts, describe_topology, provenance, result_of
 from p4reduce.runs.virtual.cluster import build_topology, program_of, worker_hosts
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
@@ -356,20 +356,17 @@ class RealCluster(Closable):
             stopped = "".join(f"; switch {name} is stopped (process {p})" for name, p in pids.items() if is_stopped(p))
             raise ClusterError(f"{error}{stopped}") from None
 
-    def collective(
-        self, turn: int, commands: Mapping[str, Message], keeper: str, given: Callable[[int], FloatArray]
-    ) -> None:
-        """Have the workers execute their ``commands``; record and check the resulting collective.
+    def collective(self, turn: int, command: Message, keeper: str, given: Callable[[int], FloatArray]) -> None:
+        """Have the workers go on by ``command`` to the end of their next collective; check and record it.
 
-        keeper: host whose result is the run's; for a sum, its command makes it write the result to the file ``got``.
-        given: returns the input of a rank's worker. Raises ``ClusterError``.
+        keeper: host whose result is the run's; for a sum, it writes the result to the file ``got``. given: returns the
+        input of a rank's worker. Raises ``ClusterError``.
         """
         operation, hosts = self.experiment.collective, self.hosts
-        before = self._totals()
+        before = self._resends()
         self.moved.go_on()
-        self.group.tell(commands)
         try:
-            answers = self.answers(operation)
+            answers = self.ask(command, operation)
         except WorkerError as error:
             raise ClusterError(f"{error}{self._diagnose(error.host)}") from None
         carried = {
@@ -381,40 +378,51 @@ class RealCluster(Closable):
             self._right_blocks(hashes, turn, given)
         else:
             self._same_bytes(hashes, turn)
-        self.moved.digest.update(bytes.fromhex(carried[keeper].sha256))
-        elements = carried[keeper].elements
-        bits = carried[keeper].bits
-        done_as = as_carried(operation, ring=bool(self.job.plan.ring))
-        after = self._totals()
+        resends = self._resends() - before
         members = [carried[host] for host in hosts if host in self.job.plan.workers]
-        parts = self.parts(elements, bits)
-        for _ in range(self.moved.note_closing(turn, [member.closing for member in members])):
-            for tree, count in parts:
-                tree.note(done_as, count, bits=bits)
-        for (tree, _), bare in zip(parts, members[0].bare, strict=False):
-            tree.bare += bare
+        done_as = as_carried(operation, ring=bool(self.job.plan.ring))
+        record = self.note(turn, carried[keeper], members, Operation(done_as))
+        saturated = max(seen.saturated for seen in carried.values())
         largest, bound = None, None
         # Later sums may lack contributions, or include what was left out or lost by rounding before.
-        feeds = bits != WORD_BITS and turn > 0 and self.experiment.model == "tensor"
+        feeds = carried[keeper].bits != WORD_BITS and turn > 0 and self.experiment.model == "tensor"
         if not self.moved.closed and not feeds and self.machines is None:  # on several machines, the sum is elsewhere
-            largest, bound = self._deviation(turn, given, saturated=after[1] > before[1])
-        start = min(member.start_ns for member in members)
-        done = self.moved.done_ns = max(member.end_ns for member in members)
-        self.moved.busy_ns += done - start
+            largest, bound = self._deviation(turn, given, saturated=saturated > 0)
         self.moved.records.append(
-            CollectiveRecord(
-                operation=operation,
-                iteration=turn,
-                elements=elements,
-                start_ps=(start - self.moved.zeros_ns[-1]) * PS_PER_NS,
-                done_ps=(done - self.moved.zeros_ns[-1]) * PS_PER_NS,
-                communication_ps=max(member.end_ns - member.start_ns for member in members) * PS_PER_NS,
-                bound_ps=self._bound_ps(parts, Operation(done_as), bits),
-                resends=after[0] - before[0],
-                saturated=after[1] - before[1],
-                max_error=largest,
-                error_bound=bound,
-            )
+            replace(record, resends=resends, saturated=saturated, max_error=largest, error_bound=bound)
+        )
+
+    def note(
+        self, turn: int, kept: CarriedCollective, members: Sequence[CarriedCollective], done_as: Operation
+    ) -> CollectiveRecord:
+        """Count a collective and its traffic; return its record.
+
+        kept: the report whose result is the run's. members: reports of the workers, by rank. done_as: the operation
+        that carried it.
+        """
+        moved = self.moved
+        moved.digest.update(bytes.fromhex(kept.sha256))
+        parts = [(self.job, kept.elements)]
+        if done_as is not Operation.BARRIER:
+            parts = self.parts(kept.elements, kept.bits)
+        for _ in range(moved.note_closing(turn, [member.closing for member in members])):
+            for tree, elements in parts:
+                tree.note(done_as.value, elements, words=kept.words, bits=kept.bits)
+        for (tree, _), bare in zip(parts, members[0].bare, strict=False):
+            tree.bare += bare
+        start = min(member.start_ns for member in members)
+        done = moved.done_ns = max(member.end_ns for member in members)
+        moved.busy_ns += done - start
+        return CollectiveRecord(
+            operation=kept.operation,
+            iteration=turn,
+            elements=kept.elements,
+            start_ps=(start - moved.zeros_ns[-1]) * PS_PER_NS,
+            done_ps=(done - moved.zeros_ns[-1]) * PS_PER_NS,
+            communication_ps=max(member.end_ns - member.start_ns for member in members) * PS_PER_NS,
+            bound_ps=self._bound_ps(parts, done_as, kept.bits),
+            saturated=max(member.saturated for member in members),
+            failed=kept.failed,
         )
 
     @staticmethod
@@ -571,11 +579,9 @@ class RealCluster(Closable):
 
     # --- one collective
 
-    def _totals(self) -> tuple[int, int]:
-        """Return the resends of all endpoints, and the largest number of saturated chunks of a host."""
-        endpoints = [counts.endpoints.values() for counts in self.counts().values()]
-        held = max(sum(endpoint.saturated for endpoint in every) for every in endpoints)
-        return sum(endpoint.resends for every in endpoints for endpoint in every), held
+    def _resends(self) -> int:
+        """Return the frames that endpoints have sent again so far."""
+        return sum(endpoint.resends for counts in self.counts().values() for endpoint in counts.endpoints.values())
 
     def _same_bytes(self, hashes: dict[str, str], turn: int) -> None:
         if self.experiment.collective == "push":

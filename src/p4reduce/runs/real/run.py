@@ -23,6 +23,7 @@ from p4reduce.network.real.net.namespaces import last_lines, start, stop
 from p4reduce.network.real.net.state import RunFolder, guarded, remove_stale
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.launch import Emit
+from p4reduce.runs.participant import training_options
 from p4reduce.runs.perf import PerfPlan, PerfRow, figures
 from p4reduce.runs.perf import Progress as PerfProgress
 from p4reduce.runs.real.gloo import has_gloo, has_mpi
@@ -30,7 +31,7 @@ from p4reduce.runs.real.part import MACHINE_CODE
 from p4reduce.runs.real.sights import SOCKET
 from p4reduce.runs.real.wires import Machines
 from p4reduce.runs.result import RunResult
-from p4reduce.runs.runner import accuracy_alone, training_options
+from p4reduce.runs.runner import accuracy_alone
 from p4switch.base.values import PS_PER_US
 from p4switch.native.objects import prepare
 

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -42,16 +42,15 @@ from p4reduce.network.real.net import HOST_INTERFACE
 from p4reduce.network.real.net.namespaces import stop
 from p4reduce.network.virtual.records import FabricError
 from p4reduce.runs.experiment import Experiment, ExperimentError
-from p4reduce.runs.inputs import tensor
 from p4reduce.runs.launch import end_all, rank_environment, torch_environment
 from p4reduce.runs.machines import Agent, RemoteRank
+from p4reduce.runs.participant import sizes_of, tensor
 from p4reduce.runs.real.backend import (
     CarriedCollective,
-    MoveCommand,
     ScriptReport,
     ScriptSpec,
-    Train,
-    TrainingReport,
+    WorkCommand,
+    WorkReport,
 )
 from p4reduce.runs.real.carry import RealCluster, result
 from p4reduce.runs.real.coordinator import Coordinator, GroupEnd, Stand, Trees
@@ -60,86 +59,70 @@ from p4reduce.runs.real.presence import Arrivals, Message, Presence, cpu_seconds
 from p4reduce.runs.real.sights import shown
 from p4reduce.runs.real.targets import MachineTarget, RealDamage
 from p4reduce.runs.real.wires import Machines, MachineTunnels, VethWires
-from p4reduce.runs.result import CollectiveRecord, TrainingPoint, steps_of
+from p4reduce.runs.result import TrainingPoint, steps_of
 from p4reduce.runs.runner import one_model
 from p4reduce.topologies.model import TopologyError
 from p4reduce.workers.specs import EndpointSpec
 from p4reduce.workers.training.digits import DataError
 from p4reduce.workers.wire import WORD_BITS
 from p4switch.base.closing import Closable
-from p4switch.base.values import NS_PER_S, PS_PER_NS
+from p4switch.base.values import NS_PER_S
 from p4switch.program.errors import ProgramError
 
-# The workers' task in real time: move tensors, or train.
+# The workers' task in real time (runs/participant.py), one collective at a time.
 
 
-LEARNING_RATE: Final = 0.1
-"""learning rate of a push-pull of plain tensors, as in virtual time"""
 NEXT: Final = {"do": "next"}
 
 
 def carry_out(cluster: RealCluster, sizes: Sequence[int] = ()) -> None:
-    """Run the experiment's collectives, or one on a tensor of each of ``sizes`` (elements). Raises ``ClusterError``."""
-    if sizes:
-        move_tensors(cluster, sizes)
-    elif cluster.experiment.model == "digits":
-        train_digits(cluster)
-    else:
-        move_tensors(cluster, [cluster.experiment.elements] * cluster.turns)
+    """Do the experiment's work, or move a tensor of each of ``sizes`` (elements). Raises ``ClusterError``."""
+    given = cluster.experiment
+    work = "training" if given.model == "digits" and not sizes else given.collective
+    total = len(sizes) or cluster.turns
+    cluster.progress(f"{given.plan}: {work}", 0, total)
+    for done in turns(cluster, sizes):
+        cluster.progress(f"{given.plan}: {work}", done, total)
 
 
-def move_tensors(cluster: RealCluster, sizes: Sequence[int]) -> None:
-    """Run a collective on each of several plain tensors, drawn from the seed; ``sizes``: their elements."""
-    label = f"{cluster.experiment.plan}: {cluster.experiment.collective}"
-    for turn, elements in enumerate(sizes):
-        cluster.progress(label, turn, len(sizes))
-        move_tensor(cluster, turn, elements)
-    cluster.progress(label, len(sizes), len(sizes))
+def turns(cluster: RealCluster, sizes: Sequence[int] = ()) -> Iterator[int]:
+    """Carry out one collective after the other, checked; yield the number of collectives so far after each.
 
-
-def move_tensor(cluster: RealCluster, turn: int, elements: int) -> None:
-    """Run the experiment's collective on the plain tensor of one turn. Raises ``ClusterError`` if it fails."""
-    given, hosts = cluster.experiment, cluster.hosts
-    keeper = hosts[-1] if given.collective == "push" else hosts[0]
-
-    def array(rank: int) -> FloatArray:
-        return tensor(given.seed, rank, turn, elements)
-
-    move = MoveCommand(elements, turn, learning_rate=LEARNING_RATE)
-    cluster.ask({"do": "prepare", **to_plain(move)}, "preparing")
-    here = cluster.machines is None  # otherwise the file with the sum is on another machine
-    moves = {host: replace(move, save=str(cluster.got)) if host == keeper and here else move for host in hosts}
-    commands = {host: {"do": given.collective, **to_plain(move)} for host, move in moves.items()}
-    cluster.collective(turn, commands, keeper, array)
-
-
-def train_digits(cluster: RealCluster) -> None:
-    """Train on every worker. After each collective the workers wait for its check, and the run's clock stands still."""
+    While sums are checked, workers wait and the run's clock stands still. sizes: elements of each tensor; none: those
+    of the experiment, which may be a training. Raises ``ClusterError`` if one fails.
+    """
     given, hosts, workers = cluster.experiment, cluster.hosts, cluster.assignment.workers
-    label = f"{given.plan}: training"
-    cluster.progress(label, 0, cluster.turns)
-    cluster.ask({"do": "load"}, "loading the digits")
+    sizes = sizes or sizes_of(given)
+    keeper = hosts[-1] if given.collective == "push" else hosts[0]
 
     def file(host: str) -> Path:
         return cluster.folder / f"{host}-given.npy"
 
-    def gradient(rank: int) -> FloatArray:
-        array: FloatArray = np.load(file(workers[rank]))
-        return array
+    def array(rank: int, turn: int) -> FloatArray:
+        if sizes:
+            return tensor(given.seed, rank, turn, sizes[turn])
+        gradient: FloatArray = np.load(file(workers[rank]))
+        return gradient
 
-    train = dict.fromkeys(hosts, Train(given.epochs, given.collective == "push_pull"))
-    if given.collective == "all_reduce":
-        train |= {host: replace(train[host], given=str(file(host))) for host in workers}
-        train[workers[0]] = replace(train[workers[0]], got=str(cluster.got))
-    commands = {host: {"do": "train", **to_plain(command)} for host, command in train.items()}
-    for turn in range(cluster.turns):
-        cluster.collective(turn, commands, workers[0], gradient)
-        commands = dict.fromkeys(hosts, NEXT)
-        cluster.progress(label, turn + 1, cluster.turns)
+    works = dict.fromkeys(hosts, WorkCommand(given.model_dump(mode="json"), tuple(sizes)))
+    # Only sums are checked against arrays in files, which are on another machine if there are several.
+    if given.collective in {"all_reduce", "push"} and cluster.machines is None:
+        works[keeper] = replace(works[keeper], got=str(cluster.got))
+        if not sizes:
+            works |= {host: replace(works[host], given=str(file(host))) for host in workers}
+    cluster.group.tell({host: {"do": "work", **to_plain(work)} for host, work in works.items()})
+    cluster.answers("preparing")
+    total = len(sizes) or cluster.turns
+    for turn in range(total):
+        if sizes and turn:
+            cluster.ask(NEXT, "preparing")
+        cluster.collective(turn, NEXT, keeper, partial(array, turn=turn))
+        yield turn + 1
     cluster.moved.go_on()
-    cluster.group.tell(commands)
-    answers = cluster.answers("training")
-    ended = {host: from_plain(TrainingReport, answers[host], f"{host}: training") for host in workers}
+    answers = cluster.ask(NEXT, "ending")
+    ended = {host: from_plain(WorkReport, answers[host], f"{host}: its work") for host in workers}
+    if sizes:
+        return
     cluster.moved.weights_sha256 = one_model(str(trained.sha256) for trained in ended.values())
     zeros_ns = cluster.moved.zeros_ns
     cluster.moved.points = [
@@ -347,31 +330,8 @@ class ScriptCluster(RealCluster):
             first = every[0]
             _check_agreement(turn, dict(zip(there, every, strict=True)))
             self._same_bytes({host: seen.sha256 for host, seen in zip(there, every, strict=True)}, turn)
-            self.moved.digest.update(bytes.fromhex(first.sha256))
             carried = "barrier" if first.operation == "barrier" and not self.job.plan.ring else "all_reduce"
-            parts = [(self.job, first.elements)]
-            if first.operation != "barrier":
-                parts = self.parts(first.elements, first.bits)
-            for _ in range(self.moved.note_closing(turn, [seen.closing for seen in every])):
-                for tree, elements in parts:
-                    tree.note(carried, elements, words=first.words, bits=first.bits)
-            for (tree, _), bare in zip(parts, first.bare, strict=False):
-                tree.bare += bare
-            start, done = min(seen.start_ns for seen in every), max(seen.end_ns for seen in every)
-            self.moved.busy_ns += done - start
-            self.moved.records.append(
-                CollectiveRecord(
-                    operation=first.operation,
-                    iteration=turn,
-                    elements=first.elements,
-                    start_ps=(start - self.moved.zeros_ns[0]) * PS_PER_NS,
-                    done_ps=(done - self.moved.zeros_ns[0]) * PS_PER_NS,
-                    communication_ps=max(seen.end_ns - seen.start_ns for seen in every) * PS_PER_NS,
-                    bound_ps=self._bound_ps(parts, Operation(carried), first.bits),
-                    saturated=max(seen.saturated for seen in every),
-                    failed=first.failed,
-                )
-            )
+            self.moved.records.append(self.note(turn, first, every, Operation(carried)))
         zero = self.moved.zeros_ns[0]
         self.moved.points = [
             TrainingPoint(figure.name, figure.iteration, (figure.time_ns - zero) / 1e9, figure.value)

@@ -24,7 +24,6 @@ from p4reduce.network.virtual import Incidents, LinkCounters, Where
 from p4reduce.network.virtual.records import Faults
 from p4reduce.runs.agent import datagram_ports
 from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.inputs import link_faults
 from p4reduce.runs.machines import Agent, Machine, RemoteRank, spread
 from p4reduce.runs.real.backend import SocketSpec
 from p4reduce.topologies import Link, Topology
@@ -104,7 +103,7 @@ def shaped_rates(experiment: Experiment, topology: Topology) -> dict[tuple[str, 
 def needs_relays(experiment: Experiment, topology: Topology) -> bool:
     """Return whether links lose, reorder or delay frames, which neither hosts nor BMv2 do by themselves."""
     late = max(link.delay_ps for link in topology.links) >= RELAYED_FROM_PS
-    return late or link_faults(experiment.faults).any
+    return late or any(probability > 0 for _, probability in experiment.faults)
 
 
 def kernel_shaping(experiment: Experiment, *, shape: bool) -> str:
@@ -599,7 +598,7 @@ _TRIED_PORTS: Final = 32
 
 def relay_faults(experiment: Experiment) -> Faults:
     """Return the faults that relays apply to frames."""
-    return link_faults(experiment.faults, reorder_delay_ps=REORDER_DELAY_PS)
+    return Faults(**experiment.faults.model_dump(), reorder_delay_ps=REORDER_DELAY_PS)
 
 
 class RelaySights(Protocol):

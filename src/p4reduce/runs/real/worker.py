@@ -6,18 +6,15 @@ binds its socket, and reports that. Then it answers every line of its input with
 | line | answer |
 |---|---|
 | (start) | ``ready``: its host; ``local``: the address of the socket |
-| ``do``: prepare; ``elements``, ``turn`` | ``prepared``: the array of the next command of that turn is drawn |
-| ``do``: a collective (``COLLECTIVES``, broadcast); ``elements``, ``turn`` | ``carried``: a ``CarriedCollective`` |
-| … ``root``, ``learning_rate``, ``save`` (optional) | the array is also written to the file ``save`` (.npy) |
-| ``do``: load | ``loaded``: number of training images |
-| ``do``: train; ``epochs``, ``served`` | after each collective ``carried``; then it waits for ``do``: next |
-| … ``given``, ``got`` (optional) | arrays before and after each are written to these files (.npy) |
-| … at its end | ``figures``, and ``sha256`` of the weights |
+| ``do``: work; ``experiment``, ``sizes`` (a ``WorkCommand``) | ``at``: collectives before, when its data are there |
+| … after each collective | ``carried``: a ``CarriedCollective`` |
+| … at its end | a ``WorkReport`` |
+| ``do``: next | it goes on after ``at`` or ``carried``, at which it waits |
 | ``do``: status | ``endpoints``: their status by job; ``port``: its counts; ``cpu_s`` of the process |
 | ``do``: finish | the status; then the process ends, as it does at the end of its input |
 
 A line that fails is answered by ``error``. Peers are served until the end, as others may still wait for results that
-this worker has. While a training waits for ``next``, other lines are answered too.
+this worker has. While the work waits for ``next``, ``status`` is answered too.
 """
 
 if __name__ == "__main__":
@@ -27,27 +24,19 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from p4reduce.base.records import from_json, from_plain, to_plain
-from p4reduce.group.backend import COLLECTIVES, Asked, FloatArray, Options
+from p4reduce.group.backend import FloatArray
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError
-from p4reduce.runs.inputs import tensor
-from p4reduce.runs.real.backend import Counts, MoveCommand, ProcessSpec, RealBackend, Train, TrainingReport
-from p4reduce.workers.training import digits
-from p4reduce.workers.training.loops import (
-    TrainingOptions,
-    TrainingTask,
-    train_all_reduce,
-    train_parameter_server,
-)
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.participant import go_through, participation
+from p4reduce.runs.real.backend import Counts, ProcessSpec, RealBackend, WorkCommand, WorkReport
 
 Message = dict[str, Any]
-_OPERATIONS: Final = (*COLLECTIVES, "broadcast")
-_NOTHING: Final = ((-1, 0), np.zeros(0, np.float32))
 
 
 class CommandedWorker:
@@ -56,7 +45,6 @@ class CommandedWorker:
     def __init__(self, spec: ProcessSpec) -> None:
         self._spec = spec
         self._backend = RealBackend(spec)
-        self._prepared = _NOTHING
 
     def ready(self) -> Message:
         """Return the first message of a worker."""
@@ -65,74 +53,42 @@ class CommandedWorker:
     def answer(self, command: Message) -> Message:
         """Carry out a command. Raises ``ValueError`` for an unknown command, and the errors of collectives."""
         what = command.pop("do", None)
-        if what in _OPERATIONS:
-            return self._move(str(what), command)
-        if what == "prepare":
-            self._array(from_plain(MoveCommand, command, "prepare"))
-            return {"prepared": self._prepared[0]}
-        if what == "load":
-            return {"loaded": len(digits.load_digits(self._spec.seed).train)}
-        if what == "train":
-            report: Message = to_plain(self._train(from_plain(Train, command, "train")))
+        if what == "work" and self._backend.observer is None:
+            report: Message = to_plain(self._work(from_plain(WorkCommand, command, "work")))
             return report
         if what in ("status", "finish"):
             endpoints = {str(job): status for job, status in self._backend.statuses().items()}
             counts: Message = to_plain(Counts(endpoints, self._backend.counts(), time.process_time()))
             return counts
-        raise ValueError(f"do: {what!r}, must be one of {', '.join(sorted(_OPERATIONS))}, load, train, status, finish")
+        raise ValueError(f"do: {what!r}, must be one of work, status, finish; next while work waits")
 
     def close(self) -> None:
         """Close the socket."""
         self._backend.close()
 
-    def _move(self, operation: str, command: Message) -> Message:
-        barrier = operation == "barrier"
-        move = from_plain(MoveCommand, {"elements": 1, **command} if barrier else command, operation)
-        array = np.zeros(1, np.float32) if barrier else self._array(move)
-        self._prepared = _NOTHING  # the result overwrites it
-        options = Options(tensor="tensor")
-        self._backend.collective(Asked(operation, array, move.root, move.learning_rate, options))
-        if move.save is not None:
-            np.save(Path(move.save), array)
-        return {"carried": to_plain(self._backend.carried[-1])}
-
-    def _array(self, move: MoveCommand) -> FloatArray:
-        """Return the array of a turn, drawn once, as drawing takes longer than moving it."""
-        key = (move.turn, move.elements)
-        if self._prepared[0] != key:
-            self._prepared = (key, tensor(self._spec.seed, self._spec.rank, *key))
-        return self._prepared[1]
-
-    def _train(self, command: Train) -> TrainingReport:
-        spec, backend = self._spec, self._backend
-        make_options = TrainingOptions.for_parameter_server if command.served else TrainingOptions
-        options = make_options(seed=spec.seed, epochs=command.epochs)
-        communicator = Communicator(backend)
+    def _work(self, command: WorkCommand) -> WorkReport:
+        backend = self._backend
         figures = len(backend.figures)
-        weights: str | None = None
-        backend.observer = _Reports(self, backend, command)
+        experiment = Experiment.model_validate(command.experiment)
+        backend.observer = pauses = _Pauses(self, backend, command)
         try:
-            if command.served:
-                trained = train_parameter_server(communicator, options)
-                weights = trained.sha256
-            elif not backend.is_server:
-                weights = train_all_reduce(communicator, options).sha256
-            else:  # the server sums for the others
-                task = TrainingTask(options, 0, spec.size)
-                for _ in range(task.iterations):
-                    communicator.all_reduce(np.zeros(task.model.size, np.float32), name="gradient")
+            sha256 = go_through(participation(Communicator(backend), experiment, command.sizes), pauses.at)
         finally:
             backend.observer = None
-        return TrainingReport(tuple(backend.figures[figures:]), weights)
+        return WorkReport(tuple(backend.figures[figures:]), sha256)
 
 
-class _Reports:
-    """Reports every collective of a training, and waits for the command to go on."""
+class _Pauses:
+    """Reports each step of the work, and waits for the command to go on."""
 
-    def __init__(self, worker: CommandedWorker, backend: RealBackend, command: Train) -> None:
+    def __init__(self, worker: CommandedWorker, backend: RealBackend, command: WorkCommand) -> None:
         self._worker = worker
         self._backend = backend
         self._command = command
+
+    def at(self, done: int) -> None:
+        """Report that the data are there, after ``done`` collectives, and wait for ``next``."""
+        self._pause({"at": done})
 
     def given(self, array: FloatArray) -> None:
         """Save the array before the result overwrites it."""
@@ -141,13 +97,16 @@ class _Reports:
     def got(self, array: FloatArray) -> None:
         """Save the result, report it, and wait for ``next``."""
         self._keep(self._command.got, array)
-        _say({"carried": to_plain(self._backend.carried[-1])})
+        self._pause({"carried": to_plain(self._backend.carried[-1])})
+
+    def _pause(self, message: Message) -> None:
+        _say(message)
         for line in sys.stdin:
             command = _command(line)
             if command.get("do") == "next":
                 return
             _say(self._worker.answer(command))
-        raise ClusterError("train: the input ended before the next command")
+        raise ClusterError("work: the input ended before the next command")
 
     @staticmethod
     def _keep(file: str | None, array: FloatArray) -> None:

@@ -29,7 +29,6 @@ from p4reduce.network.jobs.specs import (
 )
 from p4reduce.network.virtual import Faults, StopReason
 from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.inputs import link_faults
 from p4reduce.runs.jobs import (
     CONTROL_LATENCY_PS,
     Part,
@@ -259,7 +258,7 @@ class Carrier(RunJobs):
         try:
             self.network = JobNetwork(
                 self.switches,
-                faults=link_faults(experiment.faults) if faults is None else faults,
+                faults=Faults(**experiment.faults.model_dump()) if faults is None else faults,
                 queue_frames=experiment.queue_frames,
                 seed=experiment.seed,
                 congestion=congestion,

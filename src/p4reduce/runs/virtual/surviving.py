@@ -14,7 +14,6 @@ from p4reduce.group.membership import VIRTUAL_LEASE, Journal, Leases, Membership
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.inputs import link_faults
 from p4reduce.runs.jobs import MAIN_JOB
 from p4reduce.runs.virtual.carrier import Carrier
 from p4reduce.runs.virtual.incidents import Health, Incident, joining
@@ -65,7 +64,7 @@ class SurvivingCarrier(Carrier):
         self.reach = Reach(topology, self.everybody)
         leases = Leases(VIRTUAL_LEASE, range(len(workers)), 0)
         self.agreement = Agreement(range(len(workers)), leases, self, experiment.on_failure)
-        self.health = Health(self, incidents, link_faults(experiment.faults) if faults is None else faults)
+        self.health = Health(self, incidents, Faults(**experiment.faults.model_dump()) if faults is None else faults)
         self.coming: list[Plan] = []
         """Trees that are being installed beside the present ones."""
         self.changing = False

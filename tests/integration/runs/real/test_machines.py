@@ -76,7 +76,7 @@ def world(tmp_path, monkeypatch):
         for name, text in known_to_ssh(tmp_path, made).items():
             monkeypatch.setenv(name, text)
         yield SimpleNamespace(made=made, folder=tmp_path)
-    assert gone_in(10)
+    assert gone_in()
 
 
 @contextlib.contextmanager
@@ -268,7 +268,7 @@ def test_strangers_at_switches_and_links_change_no_sum(tmp_path, monkeypatch):
         hashes = lambda text: {line.split()[-1] for line in text.splitlines() if "hash" in line}  # noqa: E731
         assert hashes(said) == hashes(quiet[1])
         assert len(hashes(said)) == 1
-    assert gone_in(10)
+    assert gone_in()
 
 
 @pytest.mark.parametrize("links", [on(links) for links in LINKS])
@@ -286,7 +286,7 @@ def test_a_rank_that_ends_is_named_and_so_is_a_machine_whose_agent_is_killed(wor
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "pc2: lost its agent on pc2, which ended" in errors
-    assert gone_in(10)
+    assert gone_in()
     assert no_tunnels(world)
 
 
@@ -305,7 +305,7 @@ def test_a_machine_whose_switches_are_killed_says_so(world, links):
         assert "the process of its switches and links ended (signal 9)" in errors
     else:
         assert "switch s1 ended during the run (signal 9); likely cause: something killed it" in errors
-    assert gone_in(10)
+    assert gone_in()
     assert no_tunnels(world)
 
 
@@ -344,7 +344,7 @@ def test_a_launcher_that_ends_leaves_nothing_on_any_machine(world, links, number
             assert len(left()) >= 2
             process.send_signal(number)
             process.communicate(timeout=60)
-        assert gone_in(10)
+        assert gone_in()
         assert no_tunnels(world)
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,6 +39,14 @@ def experiment(plan: str, **given: object) -> Experiment:
     )
 
 
+NEXT = {"do": "next"}
+
+
+def work(given: Experiment, sizes: list[int]) -> dict[str, Any]:
+    """Return the command to do the work of an experiment."""
+    return {"do": "work", "experiment": given.model_dump(mode="json"), "sizes": sizes}
+
+
 def digest_of(shas: list[str]) -> str:
     """Return the digest over the digests of all results, as virtual time computes it."""
     digest = hashlib.sha256()
@@ -55,12 +64,16 @@ def test_all_reduce_under_loss_gives_the_bytes_of_virtual_time(plan: str, loss: 
     given = experiment(plan)
     with Group(given, loss=loss, congestion=Congestion(adaptive=True)) as group:
         shas = []
+        answers = group.ask(work(given, [given.elements] * given.repeat))
         for turn in range(given.repeat):
-            answers = group.ask({"do": "all_reduce", "elements": given.elements, "turn": turn})
-            found = {answer["carried"]["sha256"] for answer in answers}
-            assert len(found) == 1
-            shas += found
+            assert answers == [{"at": turn}] * WORKERS
+            answers = group.ask(NEXT)
+            digests = {answer["carried"]["sha256"] for answer in answers}
+            assert len(digests) == 1
+            shas += digests
             group.job.note("all_reduce", given.elements)
+            answers = group.ask(NEXT)
+        assert answers == [{"figures": [], "sha256": None}] * WORKERS
         statuses = group.ask({"do": "finish"})
         hosts = list(group.participants)
     assert digest_of(shas) == digest_in_virtual_time(given)
@@ -79,15 +92,17 @@ def served() -> Iterator[Group]:
         yield group
 
 
-def test_a_barrier(served: Group) -> None:
-    assert all(answer["carried"]["elements"] == 1 for answer in served.ask({"do": "barrier"}))
+def pushed(**given: object) -> Experiment:
+    return experiment("steiner", lanes=256, collective="push", **given)
 
 
 def test_what_a_worker_cannot_do_is_answered_and_it_goes_on(served: Group) -> None:
-    assert "elements" in served.ask({"do": "push"})[0]["error"]
     assert "do: 'fly', must be one of" in served.ask({"do": "fly"})[0]["error"]
-    assert "no job for it" in served.ask({"do": "broadcast", "elements": 5})[0]["error"]
-    assert "carried" in served.ask({"do": "push", "elements": 5})[0]
+    assert served.ask(work(experiment("steiner", collective="broadcast"), [5]))[0] == {"at": 0}
+    assert "no job for it" in served.ask(NEXT)[0]["error"]
+    assert served.ask(work(pushed(), [5]))[0] == {"at": 0}
+    assert "endpoints" in served.ask({"do": "status"})[0]  # while it waits
+    assert "work" in served.ask(work(pushed(), [5]))[0]["error"]  # one at a time; the first has ended by that
 
 
 @pytest.mark.parametrize(
@@ -95,14 +110,15 @@ def test_what_a_worker_cannot_do_is_answered_and_it_goes_on(served: Group) -> No
     [
         ("{", "a command: is no JSON"),
         ("[]", "a command: input should be an object"),
-        ('{"do": ["push"]}', "do: ['push'], must be one of"),
-        ('{"do": "push", "elements": "5"}', "push: elements: input should be a valid integer, got '5'"),
-        ('{"do": "push", "elements": 5, "wait": 1}', "push: wait: there is no such field"),
-        ('{"do": "prepare", "elements": -5}', "negative"),
-        (f'{{"do": "prepare", "elements": {10**30}}}', "Maximum allowed dimension exceeded"),
-        (f'{{"do": "prepare", "elements": {10**15}}}', "allocate"),
-        ('{"do": "train", "epochs": 1}', "train: served: is missing"),
-        ('{"do": "train", "epochs": 1, "served": 1}', "train: served: input should be a valid boolean, got 1"),
+        ('{"do": ["work"]}', "do: ['work'], must be one of"),
+        ('{"do": "next"}', "do: 'next', must be one of"),
+        ('{"do": "work", "experiment": {}, "sizes": ["5"]}', "work: sizes.0: input should be a valid integer"),
+        ('{"do": "work", "experiment": {}, "sizes": [], "wait": 1}', "work: wait: there is no such field"),
+        ('{"do": "work", "experiment": {}}', "work: sizes: is missing"),
+        ('{"do": "work", "experiment": {"plan": 1}, "sizes": []}', "plan"),
+        ('{"do": "work", "experiment": {}, "sizes": [-5]}', "negative"),
+        (f'{{"do": "work", "experiment": {{}}, "sizes": [{10**30}]}}', "Maximum allowed dimension exceeded"),
+        (f'{{"do": "work", "experiment": {{}}, "sizes": [{10**15}]}}', "allocate"),
     ],
 )
 def test_a_command_that_is_none_is_answered_by_what_is_wrong_with_it(served: Group, command: str, named: str) -> None:
@@ -111,12 +127,16 @@ def test_a_command_that_is_none_is_answered_by_what_is_wrong_with_it(served: Gro
     assert "endpoints" in served.ask({"do": "status"})[0]
 
 
-def test_a_result_can_be_kept(served: Group, tmp_path: Path) -> None:
-    path = tmp_path / "weights.npy"
-    answer = served.ask({"do": "pull", "elements": 1000, "save": str(path)})[0]
-    array = np.load(path)
+def test_arrays_can_be_kept(served: Group, tmp_path: Path) -> None:
+    given, got = tmp_path / "given.npy", tmp_path / "got.npy"
+    pulled = experiment("steiner", lanes=256, collective="pull")
+    served.ask({**work(pulled, [1000]), "given": str(given), "got": str(got)})
+    answer = served.ask(NEXT)[0]
+    array = np.load(got)
     assert (array.shape, array.dtype) == ((1000,), np.float32)
     assert hashlib.sha256(array.data).hexdigest() == answer["carried"]["sha256"]
+    assert np.load(given).shape == (1000,)
+    assert "figures" in served.ask(NEXT)[0]
 
 
 @pytest.mark.parametrize(

@@ -67,11 +67,10 @@ def test_frames_that_overtake_each_other_are_not_asked_for():
 
 
 def test_questions_are_counted_and_what_goes_wrong_is_told():
-    with RealGroup("udp", 0.05, 1) as group:
-        assert group.lanes == 256
-        rounds = [group.reduce(20_000) for _ in range(2)]
+    with RealGroup("udp", 0.05, 1, [20_000, 20_000, -1]) as group:
+        rounds = [group.reduce() for _ in range(2)]
         with pytest.raises(ClusterError, match="udp: preparing: worker h"):
-            group.reduce(-1)
+            group.reduce()
     for ms, asks in rounds:
         assert ms > 0
         assert 0 < asks < 100

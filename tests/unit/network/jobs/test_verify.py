@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from p4reduce.network.jobs.specs import expect_sum
-from p4reduce.runs.inputs import tensor
+from p4reduce.runs.participant import tensor
 from p4reduce.workers.numbers import BlockFloat, FixedScale, local_exponent
 
 LANES = 64

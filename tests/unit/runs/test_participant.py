@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from p4reduce.cli.main import app
-from p4reduce.runs import inputs
+from p4reduce.runs import participant
 from p4reduce.runs.experiment import Experiment, ExperimentError
-from p4reduce.runs.inputs import array_in_file, check_memory, tensor
+from p4reduce.runs.participant import array_in_file, check_memory, tensor
 from p4reduce.runs.runner import run_experiment
 
 
@@ -23,7 +23,7 @@ def test_a_tensor_is_normal_numbers_with_a_scale_for_each_block(elements):
 
 @pytest.mark.parametrize("elements", [8192, 8193, 3 * 8192 + 5000])
 def test_normal_numbers_come_again_with_other_scales(elements, monkeypatch):
-    monkeypatch.setattr(inputs, "PERIOD", 8192)
+    monkeypatch.setattr(participant, "PERIOD", 8192)
     values = tensor(1, 0, 0, elements)
     ratios = values[8192:] / np.resize(values[:8192], elements)[8192:]
     scales = np.unique(np.abs(ratios))
