@@ -91,7 +91,7 @@ def run(command):
 
 def command_is_long(arguments):
     """Return whether a command needs a separate process: it starts processes or threads that stay."""
-    return arguments[0] in {"orchestrate", "confirm", "lab"}
+    return arguments[0] in {"confirm", "lab"}
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.commands], ids=name)
