@@ -105,7 +105,7 @@ FIXED = ("Topology.", "LitTopology.", "Node.", "Link.", "Plan.topology", "Machin
 """fields that are not varied: parts of topologies, which are stored in separate files; arrays that follow a message"""
 FIXED += tuple(f"{kind.__name__}.kind" for kind in ENDPOINTS)
 SETTINGS = settings(
-    max_examples=examples(40, 2000),
+    max_examples=examples(10, 2000),
     deadline=None,
     database=None,
     derandomize=True,
@@ -126,11 +126,12 @@ def check_all_fields(kind: Any, trip: Callable[[Any], None]) -> None:
     own = classes(kind)
     others = tuple(one for other in KINDS.values() for one in classes(other) if one not in own)  # tested elsewhere
     seen: Seen = {}
-    for attempt in range(20):  # most kinds need one attempt; rare members of a union need several
+    records = drawn(kind, BASES)
+    for attempt in range(80):  # most kinds need a few attempts; rare members of a union need many
 
         @seed(attempt)
         @SETTINGS
-        @given(drawn(kind, BASES))
+        @given(records)
         def check(record):
             note(record, seen, others)
             trip(record)

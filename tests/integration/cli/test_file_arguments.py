@@ -88,7 +88,7 @@ def wrong_errors(kinds, folder):
         for (name, words), met in zip(COMMANDS.items(), turns(kinds), strict=False)
     ]
     wrong, count = [], 0
-    for done in run_all(jobs, 1, folder):
+    for done in run_all(jobs, 1, folder, first=("p4reduce.cli.commands.run", "p4reduce.cli.commands.orchestrate")):
         wrong += [done.problem] if done.problem else []
         for name, outcome in done.outcomes.items():
             path = kinds[name.rpartition(" ")[2]]

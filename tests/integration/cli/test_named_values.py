@@ -120,7 +120,7 @@ def wrong_values(folder):
         for (command, flag), values in VALUES.items()
     ]
     wrong = []
-    for done in run_all(jobs, 1, folder):
+    for done in run_all(jobs, 1, folder, first=("p4reduce.cli.commands.run", "p4reduce.cli.commands.orchestrate")):
         wrong += [done.problem] if done.problem else []
         for name, outcome in done.outcomes.items():
             if outcome.parts.get("exit", 0) != 0:

@@ -22,6 +22,7 @@ from p4reduce.control_plane.plans import PLANS
 from p4reduce.control_plane.priorities import PRIORITY_POLICIES
 from p4reduce.control_plane.scheduling import POLICIES
 from tests.support.docs.snippets import read, words
+from tests.support.launched import launch
 from tests.support.paths import ROOT
 
 PATHS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")])
@@ -74,6 +75,10 @@ def run(command):
         assert done.returncode == 0, f"{command}: {done.stderr}"
         return
     assert program == "p4reduce", f"{command}: say that it is not run, and why"
+    if arguments[0] == "launch":
+        done = launch(*arguments[1:])
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return
     if command_is_long(arguments):
         done = subprocess.run(
             [sys.executable, "-m", "p4reduce.cli.entry", *arguments], capture_output=True, text=True, check=False
@@ -86,7 +91,7 @@ def run(command):
 
 def command_is_long(arguments):
     """Return whether a command needs a separate process: it starts processes or threads that stay."""
-    return arguments[0] in {"launch", "orchestrate", "confirm", "lab"}
+    return arguments[0] in {"confirm", "lab"}
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.commands], ids=name)

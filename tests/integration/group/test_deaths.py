@@ -1,13 +1,12 @@
 """``p4reduce launch`` with a rank that is killed during the run, or with one that joins."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.support.effort import examples
+from tests.support.launched import launch
+from tests.support.paths import ROOT
 
 SCRIPT = """
 import os, signal
@@ -29,16 +28,16 @@ comm.close()
 """
 
 
-def launch(tmp_path, *flags):
+def four(tmp_path, *flags):
+    """Launch the script above on four ranks."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    command = [sys.executable, "-m", "p4reduce.cli.entry", "launch", "-n", "4", *flags, str(script)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return launch("-n", "4", *flags, script)
 
 
 @pytest.mark.parametrize(("on_failure", "heard_at"), [("shrink", 3), ("raise", 2)][: examples(1, 2)])
 def test_the_others_go_on_without_a_rank_that_was_killed(tmp_path, on_failure, heard_at):
-    done = launch(tmp_path, "--on-failure", on_failure)
+    done = four(tmp_path, "--on-failure", on_failure)
     assert done.returncode == 0, done.stderr
     heard = [(heard_at, (0, 1, 3), {2: "ended with signal SIGKILL"})]
     said = sorted(re.sub(r"^\[\d\] saw ", "", line) for line in done.stdout.splitlines() if "saw" in line)
@@ -47,10 +46,8 @@ def test_the_others_go_on_without_a_rank_that_was_killed(tmp_path, on_failure, h
 
 
 def test_one_joins_and_one_comes_back_with_the_weights_of_the_others():
-    command = [sys.executable, "-m", "p4reduce.cli.entry", "launch", "-n", "3", "--on-failure", "shrink"]
     joins = ["--join", "2ms", "--join", "h1@9ms", "--join", "1s"]
-    example = [str(Path(__file__).parents[3] / "scripts" / "growing.py"), "--elements", "20000"]
-    done = subprocess.run([*command, *joins, *example], capture_output=True, text=True, timeout=120, check=False)
+    done = launch("-n", "3", "--on-failure", "shrink", *joins, ROOT / "scripts/growing.py", "--elements", "20000")
     assert done.returncode == 0, done.stderr
     ends = re.findall(r"^\[(\d)\] ended with 4 ranks and weights (\w+)$", done.stdout, re.M)
     assert sorted(rank for rank, _ in ends) == ["1", "2", "3", "4"]
@@ -70,12 +67,12 @@ def test_one_joins_and_one_comes_back_with_the_weights_of_the_others():
     ],
 )
 def test_a_join_that_cannot_be_is_named(tmp_path, flags, said):
-    done = launch(tmp_path, *flags)
+    done = four(tmp_path, *flags)
     assert done.returncode == 2
     assert said in " ".join(done.stderr.split())
 
 
 def test_otherwise_all_end_with_it(tmp_path):
-    done = launch(tmp_path)
+    done = four(tmp_path)
     assert done.returncode == 128 + 9
     assert "rank 2 ended with signal SIGKILL" in done.stderr

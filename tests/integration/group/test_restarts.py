@@ -1,10 +1,10 @@
 """``p4reduce launch --max-restarts``: a training resumed from a checkpoint equals an uninterrupted one."""
 
 import re
-import subprocess
-import sys
 
 import pytest
+
+from tests.support.launched import launch
 
 SCRIPT = """
 import hashlib, os, signal, sys
@@ -36,9 +36,8 @@ def trained(tmp_path, die, *flags, restarts=1):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     state = tmp_path / f"state-{die}"
-    own = ["-n", "3", "--topology", "star:hosts=3", "--max-restarts", str(restarts), *flags, str(script)]
-    command = [sys.executable, "-m", "p4reduce.cli.entry", "launch", *own, str(die), str(state)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    own = ["-n", 3, "--topology", "star:hosts=3", "--max-restarts", restarts, *flags, script]
+    done = launch(*own, die, state)
     return done, re.findall(r"\] begins at (\d+)", done.stdout), set(re.findall(r"ended with (\w{64})", done.stdout))
 
 

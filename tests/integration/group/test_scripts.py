@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
+from tests.support.launched import launch
 from tests.support.paths import ROOT
 
 SCRIPTS = ROOT / "scripts"
-TIMEOUT_S = 240
 FAILING = """
 from p4reduce import connect
 comm = connect()
@@ -17,11 +17,6 @@ if comm.rank == 1:
     raise SystemExit("no data")
 comm.barrier()
 """
-
-
-def launch(*arguments):
-    command = [sys.executable, "-m", "p4reduce.cli.entry", "launch", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 
 def test_all_reduce_over_switches(tmp_path):
@@ -55,7 +50,8 @@ def test_training_over_switches(script, flags, operation):
 def test_a_failing_script_passes_its_exit_code_on(tmp_path):
     script = tmp_path / "fails.py"
     script.write_text(FAILING)
-    done = launch("-n", "2", "--topology", "star:hosts=2", script)
+    command = [sys.executable, "-m", "p4reduce.cli.entry", "launch", "-n", "2", "--topology", "star:hosts=2", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 1
     assert "[1] no data" in done.stderr
     assert "rank 1 ended with exit code 1; its output is above, marked [1]" in done.stderr

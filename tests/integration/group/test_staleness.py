@@ -1,7 +1,5 @@
 """Workers with bounded staleness: one script, in threads and in processes, in virtual time."""
 
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -13,6 +11,7 @@ from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.summary import network_result
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.workers.training.loops import ACCURACY, TrainingOptions, train_parameter_server
+from tests.support.launched import launch
 
 STAR = "star:hosts=3,servers=1,rate=10G"
 ELEMENTS = 3000
@@ -139,16 +138,5 @@ def test_processes_that_launch_started(tmp_path):
     """The script above, over the coordinator's sockets."""
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    command = [
-        sys.executable,
-        "-m",
-        "p4reduce.cli.entry",
-        "launch",
-        "-n",
-        "2",
-        "--server",
-        "-t",
-        "star:hosts=2,servers=1",
-    ]
-    done = subprocess.run([*command, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    done = launch("-n", 2, "--server", "-t", "star:hosts=2,servers=1", script)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,8 +1,6 @@
 """An error of one collective is raised at all ranks alike, and the next one works, in both kinds of time."""
 
 import json
-import subprocess
-import sys
 from contextlib import suppress
 
 import numpy as np
@@ -14,6 +12,7 @@ from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import result_of_script
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.runs.virtual.incidents import Incident
+from tests.support.launched import launch
 
 HELD = 2**30 + 1
 SMALL = Experiment(topology="star:hosts=4,servers=1", lanes=64)
@@ -159,10 +158,7 @@ comm.close()
 def launched(tmp_path, script, *flags):
     path = tmp_path / "script.py"
     path.write_text(script)
-    command = [sys.executable, "-m", "p4reduce.cli.entry", "launch", "-n", "3", "-t", "star:hosts=3", "--lanes", "64"]
-    return subprocess.run(
-        [*command, "--json", *flags, str(path)], capture_output=True, text=True, timeout=120, check=False
-    )
+    return launch("-n", 3, "-t", "star:hosts=3", "--lanes", 64, "--json", *flags, path)
 
 
 # In real time the ring is covered by its own tests.

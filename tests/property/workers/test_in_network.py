@@ -41,7 +41,8 @@ def jobs(draw: st.DrawFn, *, server: bool) -> Job:
     )
 
 
-lengths = st.lists(st.integers(1, 70), min_size=1, max_size=3)
+lengths = st.lists(st.integers(1, 40), min_size=1, max_size=3)
+"""elements of the arrays: in single lanes more chunks than there are slots, so that slots are used again"""
 
 
 @several
@@ -91,7 +92,7 @@ def test_barriers(job: Job, count: int) -> None:
 
 
 @several
-@given(jobs(server=False), st.integers(1, 300), st.data())
+@given(jobs(server=False), st.integers(1, 120), st.data())
 def test_epoch_change_at_any_time(job: Job, length: int, data: st.DataObject) -> None:
     """The switch forgets everything; workers go back to the oldest chunk that any of them lacks."""
     for epoch in (2, 3):

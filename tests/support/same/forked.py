@@ -34,8 +34,13 @@ class Done:
     problem: str = ""
 
 
-def run_all(jobs: Sequence[Job], at_a_time: int, scratch: Path) -> Iterator[Done]:
-    """Run the jobs; yield each when it has ended."""
+def run_all(jobs: Sequence[Job], at_a_time: int, scratch: Path, *, first: Sequence[str] = ()) -> Iterator[Done]:
+    """Run the jobs; yield each when it has ended.
+
+    Modules are imported once for all jobs, when the first of them has needed them and has imported them for itself.
+    ``first``: modules that are imported before any job.
+    """
+    _import(first)
     waiting = list(enumerate(jobs))
     running: dict[int, tuple[Job, Path, float]] = {}
     try:

@@ -21,8 +21,10 @@ COMPARED = [name for name in SUITES if name != "draws"]  # its results are rando
 @pytest.mark.parametrize("name", SUITES)
 def test_recordings_of_bmv2(name):
     suite, program = SUITES[name], loaded(name)
+    # Both executors run p4c's output as recorded. Of 64 lanes, the interpreter takes ten times as long.
+    executor = "compiled" if name == "p4reduce-64" else "interpreted"
     for number, (operations, recorded) in enumerate(read_recording(suite.recording).cases):
-        found = differences(operations, recorded, play_embedded(suite, program, "interpreted", operations))
+        found = differences(operations, recorded, play_embedded(suite, program, executor, operations))
         assert not found, f"{name}, case {number}: " + "\n".join(found[:5])
 
 

@@ -111,7 +111,7 @@ def test_workers_move_to_where_a_round_is_quicker_and_the_model_goes_with_them(t
     tasks = [
         Task("a1", "server1", ("h1", "h2"), 2000, 4, 20 * PS_PER_US),
         Task("a2", "server2", ("h5", "h6"), 2000, 4, 20 * PS_PER_US),
-        wanting("b", 3, rounds=30, elements=20_000),
+        wanting("b", 3, rounds=20, elements=10_000),
     ]
     (tmp_path / "still").mkdir()
     with run(tmp_path / "still", tasks, topology) as store:
@@ -122,7 +122,7 @@ def test_workers_move_to_where_a_round_is_quicker_and_the_model_goes_with_them(t
         assert digests(store) == expected
         assert moved["what"] == "move"
         assert moved["saving_s"] > moved["cost_s"] > 0
-        assert moved["model_bytes"] == 4 * 20_000 * 3
+        assert moved["model_bytes"] == 4 * 10_000 * 3
         assert row.finished_ps < still.finished_ps
         racks_of = [{topology.neighbours(host)[0] for host in one.task.workers} for one in (still, row)]
         assert [len(one) for one in racks_of] == [2, 1]

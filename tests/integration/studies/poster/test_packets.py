@@ -1,5 +1,6 @@
 """Rounds of tasks on packets: counted bytes, predictions and bounds."""
 
+import functools
 from dataclasses import replace
 
 import pytest
@@ -28,6 +29,12 @@ def cell(scenario=RACKS, **changes):
     return PolicyCell(settings, scenario, 0, settings.sizes, settings.policies, **changes)
 
 
+@functools.cache
+def unit(scenario=RACKS):
+    """Return the results of a unit, which several tests look at; each is run once."""
+    return run_policies(cell(scenario))
+
+
 def terminals_only(task, topology):
     """Policy whose tree aggregates in racks only, unlike that of any other policy."""
     view = View(task, NetworkState(topology), 64)
@@ -35,7 +42,7 @@ def terminals_only(task, topology):
 
 
 def test_every_policy_and_task_sends_what_was_predicted_and_no_faster_than_its_bound():
-    result = run_policies(cell())
+    result = unit()
     assert result.differences == ()
     assert len(result.rows) == len(SETTINGS.policies) * len(SETTINGS.sizes) * SETTINGS.tasks
     for row in result.rows:
@@ -65,7 +72,7 @@ def test_the_fixed_scheduler_is_not_throttled_where_links_are_long(delay):
 
 
 def test_background_traffic_is_measured_and_slows_rounds_down_but_no_byte_is_off():
-    calm, loaded = run_policies(cell()), run_policies(cell(LOADED))
+    calm, loaded = unit(), unit(LOADED)
     assert calm.background == {}
     assert max(loaded.background.values()) > 10**9
     assert loaded.differences == ()
@@ -74,7 +81,7 @@ def test_background_traffic_is_measured_and_slows_rounds_down_but_no_byte_is_off
 
 
 def test_the_same_unit_gives_the_same_rows():
-    assert run_policies(cell(LOADED)) == run_policies(cell(LOADED))
+    assert run_policies(cell(LOADED)) == unit(LOADED)
 
 
 def test_two_trees_push_first_and_pull_then():
@@ -106,10 +113,11 @@ def test_two_trees_on_long_links_share_the_slots_of_a_switch():
 
 
 def test_fewer_capable_switches_cost_bytes():
-    rows = {share: run_policies(cell(capable=share)).rows for share in (0.34, 1.0)}
-    few, all_ = (sum(row.bytes for row in rows[share] if row.policy == "steiner") for share in (0.34, 1.0))
-    assert few > all_
-    assert {row.capable for row in rows[0.34]} == {0.34}
+    few, whole = run_policies(cell(capable=0.34)).rows, unit().rows
+    assert {row.capable for row in few} == {0.34}
+    assert {row.capable for row in whole} == {1.0}
+    fewer, all_ = (sum(row.bytes for row in rows if row.policy == "steiner") for rows in (few, whole))
+    assert fewer > all_
 
 
 def test_what_does_not_fit_is_rejected_with_the_reason():
@@ -192,7 +200,7 @@ def test_overlapping_tasks_are_compared_on_the_same_tasks_under_every_policy():
 
 def test_tasks_that_leave_first_come_nearer_to_their_bound_beside_background_traffic():
     def over_bound(scenario):
-        rows = [row for row in run_policies(cell(scenario)).rows if row.policy == "steiner"]
+        rows = [row for row in unit(scenario).rows if row.policy == "steiner"]
         return sum(row.communication_ps / row.bound_ps for row in rows) / len(rows)
 
     assert over_bound(replace(LOADED, priority=7)) < over_bound(LOADED)

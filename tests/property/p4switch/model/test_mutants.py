@@ -3,11 +3,12 @@
 import random
 from collections import Counter
 
+from tests.support.effort import examples
 from tests.support.mutants import children
 from tests.support.mutants.mutate import mutated
 from tests.support.mutants.run import BASES, base
 
-MUTANTS = 300
+MUTANTS = examples(150, 300)
 
 
 def test_mutants_are_refused_or_run_alike_on_both_executors() -> None:

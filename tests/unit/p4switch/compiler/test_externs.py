@@ -1,6 +1,8 @@
 """Compiled programs: registers, counters, hashes, control inside actions, and the cache of machine code."""
 
 import binascii
+import gc
+import os
 import random
 import zlib
 from collections.abc import Callable
@@ -236,6 +238,25 @@ def test_the_cache_forgets_the_oldest(cache: Path, monkeypatch: pytest.MonkeyPat
     for number in range(90, 94):
         compile_program(load_program(counting_program(number).build()))
     assert len(list((cache / "code").iterdir())) == 2
+
+
+def test_code_that_is_used_again_is_not_the_oldest(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit_module, "_MOST_FILES", 2)
+
+    def files(number: int) -> set[Path]:
+        """Compile a program, and keep it nowhere but in the cache."""
+        compile_program(load_program(counting_program(number).build()))
+        gc.collect()
+        return set((cache / "code").iterdir())
+
+    (used,) = files(94)
+    (other,) = files(95) - {used}
+    os.utime(used, (1, 1))
+    os.utime(other, (2, 2))
+    files(94)
+    left = files(96)
+    assert used in left
+    assert other not in left
 
 
 def test_programs_live_side_by_side() -> None:

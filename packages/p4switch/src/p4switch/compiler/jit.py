@@ -108,6 +108,9 @@ def _load(program: Program) -> CompiledProgram:
     if code is None:
         code = target_machine().emit_object(_optimized(program))
         _keep(path, code)
+    else:
+        with contextlib.suppress(OSError):
+            os.utime(path)  # marks it as used, for _forget_oldest
     linked = link(code, (abi.INGRESS_NAME, abi.EGRESS_NAME))
     headers = sum(program.headers[name].most_bytes for name in program.deparser)
     return CompiledProgram(
@@ -169,8 +172,8 @@ def _keep(path: Path, code: bytes) -> None:
 
 
 def _forget_oldest(folder: Path) -> None:
-    """Deletes all but the newest files; otherwise code of other versions and processors would stay forever."""
-    kept = sorted(folder.glob("*.o"), key=lambda file: file.stat().st_mtime, reverse=True)
+    """Deletes all but the files used last; otherwise code of other versions and processors would stay forever."""
+    kept = sorted(folder.glob("*.o"), key=lambda file: file.stat().st_mtime_ns, reverse=True)
     for file in kept[_MOST_FILES:]:
         file.unlink(missing_ok=True)
 

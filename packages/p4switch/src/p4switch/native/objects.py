@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import finalize
 
-import llvmlite
-import llvmlite.binding as llvm
+from p4switch.native.late import LateModule
 
 if TYPE_CHECKING:
     from p4switch.native.compiler import Entry
+
+# Many processes that import this run no machine code: ranks, whose sums are the coordinator's work.
+llvmlite: Any = LateModule("llvmlite")
+llvm: Any = LateModule("llvmlite.binding")
 
 
 # LLVM: from IR text to machine code in memory. Object code from here may be kept on disk for this very processor.
