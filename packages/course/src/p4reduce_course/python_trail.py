@@ -17,13 +17,13 @@ from functools import cached_property
 from itertools import islice
 from typing import Final
 
-from p4reduce_course.culprit import facts_first, lines_left
+from p4reduce_course.culprit import facts_first, lines_left, passes
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import GradingTask, LabStep
 from p4reduce_course.frame.report import Wrong
+from p4reduce_course.python_change import in_python
 from p4reduce_course.python_code import (
     changed_by,
-    in_python,
     is_cut,
     is_maker,
     is_plain,
@@ -160,7 +160,12 @@ def searched(
 
     def place(step: LabStep) -> str:
         lines = lines_of(task, name, [code], anew=anew)
-        where = in_python(task.answers / name, skeleton_of(task, name), step, checks, lines)
+
+        def passes_all(other: StudentCode) -> bool:
+            every = checks(other)
+            return passes(new_step for new_step in every if new_step.title == step.title) and passes(every)
+
+        where = in_python(task.answers / name, skeleton_of(task, name), lines, passes_all)
         return where or trail_of(task, name, [code], anew=anew)
 
     return place
