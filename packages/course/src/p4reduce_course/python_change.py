@@ -147,9 +147,10 @@ def python_edits(text: str, given: str = "", near: Sequence[int] = ()) -> Iterat
     beyond = len(ranks) / _NEAR + _FAR if ranks else 0.0
 
     def late(candidate: _Change) -> float:
-        kind, node, _, change = candidate
+        kind, node, name, change = candidate
         line = getattr(change.node if isinstance(change, _At) else node, "lineno", 1)
-        return kind + ranks.get(line, beyond) + _KINDS * (id(node) in looped)
+        endless = id(node) in looped and name in ("ops", "test")  # its condition turned round
+        return kind + ranks.get(line, beyond) + _KINDS * ((id(node) in looped) + endless)
 
     pieces, seen = _pieces(tree, lines), set[str]()
     for _, node, name, change in sorted(_python_changes(tree), key=late):

@@ -63,6 +63,8 @@ _FRAMES: Final = 3
 """most lines that an exception passed"""
 _MOST: Final = 6
 """most sentences"""
+_FEWER: Final = 3
+"""most sentences behind one about the place of the mistake"""
 _ASKS: Final = ("insert", "delete", "read", "slot", "open")
 _LEAVE: Final = "leave this as it is"
 """stands above what the grader calls"""
@@ -105,7 +107,13 @@ def key_of(table: str, *numbers: int) -> str:
 
 
 def trail_of(
-    task: GradingTask, name: str, codes: Sequence[StudentCode], *, anew: bool = False, wrong: Wrong | None = None
+    task: GradingTask,
+    name: str,
+    codes: Sequence[StudentCode],
+    *,
+    anew: bool = False,
+    wrong: Wrong | None = None,
+    most: int = _MOST,
 ) -> str:
     """Returns sentences about how the last call of the first process came to its result; empty if nothing is known.
 
@@ -115,12 +123,13 @@ def trail_of(
         codes: processes that have called it.
         anew: whether the call depends on those before it.
         wrong: what is wrong; an entry of a switch is followed from where it was made.
+        most: most sentences.
     """
     try:
         text = (task.answers / name).read_text("utf-8")
     except (OSError, UnicodeDecodeError):
         return ""
-    return where_in_python(text, codes[0].trail(anew=anew), skeleton_of(task, name), wrong) if codes else ""
+    return where_in_python(text, codes[0].trail(anew=anew), skeleton_of(task, name), wrong, most) if codes else ""
 
 
 def lines_of(
@@ -171,9 +180,10 @@ def searched(
     return place
 
 
-def located(task: GradingTask, name: str, code: StudentCode, wrong: Wrong) -> Wrong:
-    """Returns a finding about a controller with the lines that led to it."""
-    steps = trail_of(task, name, [code], anew=True, wrong=wrong)
+def located(task: GradingTask, name: str, code: StudentCode, wrong: Wrong, place: str = "") -> Wrong:
+    """Returns a finding about a controller with the lines that led to it; ``place``: the line whose change mends it."""
+    steps = trail_of(task, name, [code], anew=True, wrong=wrong, most=_FEWER if place else _MOST)
+    steps = ". ".join(text.rstrip(".") for text in (place, steps) if text)
     finding = wrong.finding
     return Wrong(facts_first(finding.said, steps), finding.where, finding.look, finding.files) if steps else wrong
 
@@ -201,7 +211,9 @@ def _kept(tree: ast.Module, function: str) -> list[str]:
     return [name for name in names if not re.search(rf"\b{name}\s*(\.clear\(|=(?!=))|\bdel {name}\b", code)]
 
 
-def where_in_python(text: str, steps: Sequence[LineStep], given: str = "", wrong: Wrong | None = None) -> str:
+def where_in_python(
+    text: str, steps: Sequence[LineStep], given: str = "", wrong: Wrong | None = None, most: int = _MOST
+) -> str:
     """Returns sentences about how the last call came to its result; empty if nothing is known.
 
     ``given``: the skeleton, whose lines are followed and not told.
@@ -212,7 +224,7 @@ def where_in_python(text: str, steps: Sequence[LineStep], given: str = "", wrong
         return ""
     slice_ = _Slice(tree, text.splitlines(), steps, lines_left(text.splitlines(), given.splitlines()))
     try:
-        return sentences(slice_.parts(wrong), _MOST) or _gone(text, given)
+        return sentences(slice_.parts(wrong), most) or _gone(text, given)
     except RecursionError:
         return ""
 
@@ -247,7 +259,7 @@ class _Slice:
     left_out: set[int] = field(default_factory=set)
     """lines that were told with a loop that did not take what is wrong"""
     visited: list[int] = field(default_factory=list)
-    """lines of the steps that are followed, nearest first"""
+    """lines of the steps that are followed, and of what is told of them, nearest first"""
     about: str = ""
     """a value that is wrong wherever it is, as the name of a dead switch"""
 
@@ -731,6 +743,7 @@ class _Slice:
         """Returns a line with its statement; of a long one that has a line for one of some keys, this line."""
         node = self._node(line) or self._tests.get(line)
         first, last = (node.lineno, last_line(node)) if node is not None else (line, line)
+        self.visited += range(first, last + 1)
         named = [n for n in range(first, last + 1) for key in fields if f'"{key}"' in self.lines[n - 1]]
         if last - first > 1 and named:
             first = last = named[0]

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import finsy as fy
 import numpy as np
+from finsy.p4entity import P4Entity
 from numpy.typing import NDArray
 
 from p4reduce.base.errors import ControllerError
@@ -60,6 +61,25 @@ _NONCE: Final = (Lpm(0, 32),)
 _SHAPE: Final = "an entry is {'table', 'match', 'action', 'params'} or {'group', 'replicas'}; the skeleton makes them"
 
 
+class SwitchLink(Protocol):
+    """What a controller's session asks of a switch; every method raises ControllerError."""
+
+    async def close(self) -> None:
+        """Disconnects."""
+
+    async def insert(self, entities: Sequence[Entity]) -> None:
+        """Adds all entries, or none after an error."""
+
+    async def delete(self, entities: Sequence[Entity]) -> None:
+        """Removes entries; missing entries are no error."""
+
+    async def read(self, entities: Sequence[P4Entity]) -> list[P4Entity]:
+        """Returns the entries that some patterns name."""
+
+    async def read_register(self, register: str, index: int) -> int | None:
+        """Returns a cell of a register."""
+
+
 class Sessions:
     """The connections of one controller to the switches of a network.
 
@@ -79,9 +99,9 @@ class Sessions:
         self.asked_dead: dict[str, int] = {}
         self.writing: Callable[[str], None] = lambda _: None
         self._targets = {target.name: target for target in targets}
-        self._schema = fy.P4Schema(program.info, program.json)
+        self._schema = program.schema
         self._loop = EventLoopThread("p4reduce-lab-controller")
-        self._open: dict[str, Connection] = {}
+        self._open: dict[str, SwitchLink] = {}
         self._calls = 0
         self._passing = passing
 
@@ -118,16 +138,23 @@ class Sessions:
         self._answers(switch)
         if switch in self._open:
             raise Untold(f"{switch}: is open already")
-        connection = Connection(target, self._schema, deadline_s=_DEADLINE_S, election_id=election_id)
         try:
-            self._loop.run(connection.open(keep=True))
+            self._open[switch] = self._linked(target, election_id)
         except ControllerError as error:
-            self._loop.run(connection.close())
             raise self._refused(
                 target, error, "; an older controller holds it: open it with a higher election id"
             ) from None
-        self._open[switch] = connection
         self.highest[switch] = election_id
+
+    def _linked(self, target: Target, election_id: int) -> SwitchLink:
+        """Returns an open connection to a switch. Raises ControllerError."""
+        connection = Connection(target, self._schema, deadline_s=_DEADLINE_S, election_id=election_id)
+        try:
+            self._loop.run(connection.open(keep=True))
+        except ControllerError:
+            self._loop.run(connection.close())
+            raise
+        return connection
 
     def _insert(self, switch: str, entries: Any) -> None:
         entities = self._entities(entries, whole=True)
@@ -176,7 +203,7 @@ class Sessions:
             raise Untold(f"there is no switch {switch!r:.40}; there are {', '.join(self._targets)}")
         return self._targets[switch]
 
-    def _connected(self, switch: Any) -> tuple[Target, Connection]:
+    def _connected(self, switch: Any) -> tuple[Target, SwitchLink]:
         target = self._target(switch)
         self._answers(switch)
         if switch not in self._open:
@@ -385,7 +412,10 @@ class Room:
 
     Attributes:
         deaths: (virtual time in picoseconds, switch), in order: switches that will die.
+        packets: whether packets travel.
     """
+
+    packets = True
 
     def __init__(self, topology: Topology, held: Held, *, edges: bool = True) -> None:
         program = bundled(LANES)
@@ -397,7 +427,7 @@ class Room:
             older = Controller(topology, targets, program, election_id=held.election, deadline_s=_DEADLINE_S, keep=True)
             opened.enter_context(older)
             for switch in topology.switches:
-                older.insert(switch.name, _taken(topology, switch.name, held))
+                older.insert(switch.name, taken(topology, switch.name, held))
                 if not edges:
                     entries = older.read(wildcards(["edge"]))[switch.name]
                     older.delete(switch.name, [entry for entry in entries if isinstance(entry, Entity)])
@@ -570,7 +600,7 @@ def drawn(random: np.random.Generator, workers: int, elements: int) -> tuple[lis
     return inputs, np.sum(inputs, axis=0, dtype=np.int32)
 
 
-def _taken(topology: Topology, switch: str, held: Held) -> list[Entity]:
+def taken(topology: Topology, switch: str, held: Held) -> list[Entity]:
     """Returns groups and replication ids that the older controller holds."""
     node = topology.node(topology.neighbours(switch)[0])
     entities: list[Entity] = [
@@ -637,6 +667,8 @@ def packet(
 
 def check_refused(room: Room, forgery: Forgery, where: str) -> None:
     """Sends the packet. Raises Wrong unless the right switch refuses it once, for the right reason."""
+    if not room.packets:
+        return
     before = room.refused()
     room.network.fabric.send(forgery.host, forgery.frame)
     room.network.advance(room.network.now + _WHILE_PS)
