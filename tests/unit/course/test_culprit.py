@@ -7,7 +7,7 @@ import pytest
 
 from p4reduce_course.culprit import Hints, culprit, p4_edits, suspects, unlike
 from p4reduce_course.frame.grading import grade
-from p4reduce_course.python_change import python_edits
+from p4reduce_course.python_change import Led, python_edits
 from p4reduce_course.sandbox.process import StudentCode
 from tests.support.labs import SOLUTIONS, Mutant, spoilt
 
@@ -138,8 +138,8 @@ def test_python_is_changed_in_one_place_and_loops_last():
 
 def test_lines_of_the_trail_are_changed_first():
     text = "def f(a, b):\n    c = a + 1\n    d = b + 1\n    return c + d\n"
-    assert next(python_edits(text, "", [3, 4])).line == 3
-    assert {edit.line for edit in python_edits(text, "", [3])} == {2, 3, 4}
+    assert next(python_edits(text, "", Led([3, 4]))).line == 3
+    assert {edit.line for edit in python_edits(text, "", Led([3]))} == {2, 3, 4}
 
 
 @pytest.mark.parametrize(

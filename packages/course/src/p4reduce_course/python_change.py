@@ -10,23 +10,19 @@ from __future__ import annotations
 import ast
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, Protocol, TypeGuard, TypeVar
 
 from p4reduce_course.culprit import SHOWN, Edit, culprit
 from p4reduce_course.frame.report import Wrong
-from p4reduce_course.sandbox.confine import ProcessLimits
-from p4reduce_course.sandbox.process import StudentCode
 
 MOST: Final = 240
 """most changes that are tried"""
-_LONGEST_S: Final = 8.0
+_LONGEST_S: Final = 6.0
 """most seconds of this process's processor time, which only a machine that is far too slow reaches before `MOST`"""
-_LIMITS: Final = ProcessLimits(cpu_s=2)
-"""limits of Python that is searched"""
 _KINDS: Final = 4
 """kinds of changes of Python"""
 _ENDED: Final = 2
@@ -37,43 +33,85 @@ _FAR: Final = 4
 """kinds by which lines come later that are not of the trail"""
 
 
+@dataclass(frozen=True)
+class Led:
+    """What led to a mistake.
+
+    Attributes:
+        lines: that have to do with it, nearest first.
+        types: by variable, the types of its values, as they were seen.
+    """
+
+    lines: Sequence[int] = ()
+    types: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+    def fits(self, name: str, other: str) -> bool:
+        """Returns whether a variable may stand for another one, as far as their values are known."""
+        mine, others = self.types.get(name), self.types.get(other)
+        return not mine or not others or not set(mine).isdisjoint(others)
+
+    def counts(self, name: str) -> bool:
+        """Returns whether a variable may be a number or an array, as far as its values are known."""
+        return not (mine := self.types.get(name)) or not {NUMBER, "["}.isdisjoint(mine)
+
+
+NUMBER: Final = "0"
+"""the type of numbers; that of other values is the first character of their text"""
+
+
+class Tried(Protocol):
+    """Something that runs a student's Python, and another text in its place."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether its process has ended."""
+
+    def load(self, text: str) -> None:
+        """Loads a text. Raises Wrong."""
+
+    def close(self) -> None:
+        """Ends its process."""
+
+
+T = TypeVar("T", bound=Tried)
+
+
 def in_python(
     file: Path,
     given: str,
-    lines: Sequence[int],
-    passes_all: Callable[[StudentCode], bool],
-    *,
+    led: Led,
+    make: Callable[[], T],
+    passes_all: Callable[[T], bool],
     most: int = MOST,
-    limits: ProcessLimits = _LIMITS,
+    what: str = "all of it",
 ) -> str:
     """Returns a sentence about the place in Python where one small change makes all checks pass; empty if none does.
 
     Args:
         file: the student's file.
         given: text of the skeleton, whose lines are not changed.
-        lines: that led to what is wrong, nearest first.
-        passes_all: whether a process with another text passes all checks.
+        led: what led to the mistake.
+        make: returns something that runs the file.
+        passes_all: whether it passes all checks with another text.
         most: most changes that are tried.
-        limits: limits of a process.
+        what: what a change mends if it passes.
     """
-    ended = 0
-    code = StudentCode(file, limits)
+    ended, code = 0, make()
 
     def mends(text: str) -> bool:
         nonlocal code, ended
         if code.ended:  # a changed loop did not end
             ended += 1
             code.close()
-            code = StudentCode(file, limits)
+            code = make()
         try:
             code.load(text)
         except Wrong:
             return False
-        code.begin()
         return passes_all(code)
 
     try:
-        return place_of_change(file, given, lines, mends, lambda: ended < _ENDED, most)
+        return place_of_change(file, given, led, mends, lambda: ended < _ENDED, most, what)
     finally:
         code.close()
 
@@ -81,25 +119,21 @@ def in_python(
 def place_of_change(
     file: Path,
     given: str,
-    lines: Sequence[int],
+    led: Led,
     mends: Callable[[str], bool],
     goes_on: Callable[[], bool] = lambda: True,
     most: int = MOST,
+    what: str = "all of it",
 ) -> str:
     """Returns a sentence about the line of a file in which one small change mends what is wrong; empty if none does.
 
-    Args:
-        file: the student's file.
-        given: text of the skeleton, whose lines are not changed.
-        lines: that led to what is wrong, nearest first.
-        mends: whether a text passes all checks.
-        goes_on: whether the search goes on.
-        most: most changes that are tried.
+    ``mends``: whether a text passes; ``goes_on``: whether the search does. Other arguments as those of `in_python`.
     """
     begun = time.process_time()
     try:
-        edits = islice(python_edits(file.read_text("utf-8"), given, lines), most)
-        return culprit(file, takewhile(lambda _: goes_on() and time.process_time() - begun < _LONGEST_S, edits), mends)
+        edits = islice(python_edits(file.read_text("utf-8"), given, led), most)
+        soon = takewhile(lambda _: goes_on() and time.process_time() - begun < _LONGEST_S, edits)
+        return culprit(file, soon, mends, what)
     except (OSError, SyntaxError, ValueError, RecursionError):
         return ""
 
@@ -135,15 +169,17 @@ _Change = tuple[float, ast.AST, str, Any]
 """Kind, node, and the field with its new value; without a field, the value replaces the node."""
 
 
-def python_edits(text: str, given: str = "", near: Sequence[int] = ()) -> Iterator[Edit]:
+def python_edits(text: str, given: str = "", led: Led | None = None) -> Iterator[Edit]:
     """Yields changes outside the skeleton, likely kinds first; changes in loops, which may not end, come last.
 
-    ``near``: lines whose changes come before those of other lines.
+    Changes of lines that led to the mistake come before those of other lines.
     """
+    led = led or Led()
     left = {line.strip() for line in given.splitlines()}
     tree, lines = ast.parse(text), text.splitlines()
     looped = {id(inner) for loop in ast.walk(tree) if isinstance(loop, ast.While) for inner in ast.walk(loop)}
-    ranks = {line: place / _NEAR for place, line in enumerate(dict.fromkeys(near))}
+    own = (line for line in led.lines if line <= len(lines) and lines[line - 1].strip() not in left)
+    ranks = {line: place / _NEAR for place, line in enumerate(dict.fromkeys(own))}
     beyond = len(ranks) / _NEAR + _FAR if ranks else 0.0
 
     def late(candidate: _Change) -> float:
@@ -153,7 +189,7 @@ def python_edits(text: str, given: str = "", near: Sequence[int] = ()) -> Iterat
         return kind + ranks.get(line, beyond) + _KINDS * ((id(node) in looped) + endless)
 
     pieces, seen = _pieces(tree, lines), set[str]()
-    for _, node, name, change in sorted(_python_changes(tree), key=late):
+    for _, node, name, change in sorted(_python_changes(tree, led), key=late):
         at, value = (change.node, change.value) if isinstance(change, _At) else (node, change)
         line = getattr(at, "lineno", 1)
         if lines[line - 1].strip() in left:
@@ -198,21 +234,21 @@ class _At:
     value: Any
 
 
-def _python_changes(tree: ast.Module) -> Iterator[_Change]:
+def _python_changes(tree: ast.Module, led: Led) -> Iterator[_Change]:
     for node in ast.walk(tree):
         yield from _of_expression(node)
         yield from _of_call(node)
         yield from _of_statement(node)
     yield from _of_keys(tree)
-    yield from _of_names(tree)
+    yield from _of_names(tree, led)
     yield from _of_loops(tree)
 
 
 def _of_expression(node: ast.AST) -> Iterator[_Change]:
     match node:
         case ast.BinOp() | ast.AugAssign():
-            mine = next((alike for alike in _OPERATORS if isinstance(node.op, alike)), ())
-            yield from ((1, node, "op", operator()) for operator in mine if not isinstance(node.op, operator))
+            fitting = dict.fromkeys(other for alike in _OPERATORS if isinstance(node.op, alike) for other in alike)
+            yield from ((1, node, "op", other()) for other in fitting if not isinstance(node.op, other))
             if isinstance(node, ast.BinOp):
                 yield 1, node, "", ast.BinOp(node.right, node.op, node.left)
                 yield from ((2, node, "", operand) for operand in (node.left, node.right))
@@ -269,7 +305,7 @@ def _of_call(node: ast.AST) -> Iterator[_Change]:
         return
     given = node.args
     for place, argument in enumerate(given):
-        yield 1, node, "args", [*given[:place], ast.UnaryOp(ast.USub(), argument), *given[place + 1 :]]
+        yield 2, node, "args", [*given[:place], ast.UnaryOp(ast.USub(), argument), *given[place + 1 :]]
     if given:
         yield 2, node, "", given[0]
     if isinstance(node.func, ast.Attribute) and given:
@@ -354,7 +390,7 @@ def _own(node: ast.AST) -> TypeGuard[Any]:
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
-def _of_names(tree: ast.Module) -> Iterator[_Change]:
+def _of_names(tree: ast.Module, led: Led) -> Iterator[_Change]:
     """Yields names in scope in the place of others, of numbers and of indices, or beside them."""
     held = [
         target.id
@@ -371,14 +407,15 @@ def _of_names(tree: ast.Module) -> Iterator[_Change]:
         for variable in names:
             if isinstance(variable.ctx, ast.Load):
                 others = own if variable.id in own else held if variable.id in held else ()
-                yield from ((3, variable, "id", new) for new in others if new != variable.id)
+                fitting = (new for new in others if new != variable.id and led.fits(variable.id, new))
+                yield from ((3, variable, "id", new) for new in fitting)
         for node in inside:
-            yield from _with_names(node, own[:_MOST_NAMES])
+            yield from _with_names(node, own[:_MOST_NAMES], [name for name in own if led.counts(name)][:_MOST_NAMES])
 
 
-def _with_names(node: ast.AST, own: Sequence[str]) -> Iterator[_Change]:
+def _with_names(node: ast.AST, own: Sequence[str], numbers: Sequence[str]) -> Iterator[_Change]:
     """Yields an expression with one more name, or with a name in the place of an index or a number."""
-    new = [ast.Name(name, ast.Load()) for name in own]
+    new, counting = ([ast.Name(name, ast.Load()) for name in names] for names in (own, numbers))
     match node:
         case ast.Subscript(slice=ast.Tuple() as key):
             yield from _keys_beside(key, new)
@@ -395,7 +432,8 @@ def _with_names(node: ast.AST, own: Sequence[str]) -> Iterator[_Change]:
                     yield from _keys_beside(argument, new)
                 if isinstance(argument, ast.Constant) and isinstance(argument.value, int):
                     yield from (
-                        (3, node, "args", _At(argument, [*given[:place], name, *given[place + 1 :]])) for name in new
+                        (3, node, "args", _At(argument, [*given[:place], name, *given[place + 1 :]]))
+                        for name in counting
                     )
         case ast.Dict(keys=labels):
             for label in labels:
@@ -406,14 +444,14 @@ def _with_names(node: ast.AST, own: Sequence[str]) -> Iterator[_Change]:
                 if isinstance(side, ast.Name | ast.Attribute | ast.Constant):
                     which = "left" if side is node.left else "right"
                     yield from (
-                        (3, node, which, _At(side, ast.BinOp(side, ast.Mult(), name)))
-                        for name in new
+                        (2, node, which, _At(side, ast.BinOp(side, ast.Mult(), name)))
+                        for name in counting
                         if not _is(side, name)
                     )
         case ast.Compare(ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()], left=ast.Name() as side):
             yield from (
                 (3, node, "left", _At(side, ast.BinOp(side, how(), name)))
-                for name in new
+                for name in counting
                 for how in (ast.Sub, ast.Add)
                 if not _is(side, name)
             )

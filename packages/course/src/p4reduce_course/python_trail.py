@@ -21,7 +21,7 @@ from p4reduce_course.culprit import facts_first, lines_left, passes
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import GradingTask, LabStep
 from p4reduce_course.frame.report import Wrong
-from p4reduce_course.python_change import in_python
+from p4reduce_course.python_change import NUMBER, Led, in_python
 from p4reduce_course.python_code import (
     changed_by,
     is_cut,
@@ -35,6 +35,7 @@ from p4reduce_course.python_code import (
     parts_about,
     read_parts,
 )
+from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.lines import ENTRY, IF, MODULE
 from p4reduce_course.sandbox.process import LineStep, StudentCode
 from p4reduce_course.trail import sentences
@@ -61,10 +62,12 @@ _ABOUT: Final = -0.9
 """the same, of a value that contains the name that is wrong"""
 _FRAMES: Final = 3
 """most lines that an exception passed"""
-_MOST: Final = 6
+MOST: Final = 6
 """most sentences"""
-_FEWER: Final = 3
+FEWER: Final = 3
 """most sentences behind one about the place of the mistake"""
+_LIMITS: Final = ProcessLimits(cpu_s=2)
+"""limits of Python that is searched"""
 _ASKS: Final = ("insert", "delete", "read", "slot", "open")
 _LEAVE: Final = "leave this as it is"
 """stands above what the grader calls"""
@@ -113,7 +116,7 @@ def trail_of(
     *,
     anew: bool = False,
     wrong: Wrong | None = None,
-    most: int = _MOST,
+    most: int = MOST,
 ) -> str:
     """Returns sentences about how the last call of the first process came to its result; empty if nothing is known.
 
@@ -132,21 +135,30 @@ def trail_of(
     return where_in_python(text, codes[0].trail(anew=anew), skeleton_of(task, name), wrong, most) if codes else ""
 
 
-def lines_of(
+def led(
     task: GradingTask, name: str, codes: Sequence[StudentCode], *, anew: bool = False, wrong: Wrong | None = None
-) -> list[int]:
-    """Returns the lines that have to do with the result of the last call, nearest first; as `trail_of`."""
+) -> Led:
+    """Returns the lines that have to do with the result of the last call, and types of variables; as `trail_of`."""
     try:
         text = (task.answers / name).read_text("utf-8")
         tree = ast.parse(text)
     except (OSError, SyntaxError, ValueError, RecursionError):
-        return []
+        return Led()
     slice_ = _Slice(tree, text.splitlines(), codes[0].trail(anew=anew) if codes else [], set(), most=_SEEN)
     try:
         deque(slice_.parts(wrong), 0)
     except RecursionError:
-        return []
-    return list(dict.fromkeys([*slice_.visited, *sorted(slice_.told)]))
+        return Led()
+    types: dict[str, set[str]] = {}
+    for step in slice_.steps:
+        if step.value:
+            types.setdefault(step.name, set()).add(_type_of(step.value))
+    return Led(list(dict.fromkeys([*slice_.visited, *sorted(slice_.told)])), types)
+
+
+def _type_of(value: str) -> str:
+    """Returns what the text of a value tells of its type."""
+    return NUMBER if value.lstrip("-")[:1].isdigit() else value[0]
 
 
 def searched(
@@ -168,13 +180,14 @@ def searched(
     """
 
     def place(step: LabStep) -> str:
-        lines = lines_of(task, name, [code], anew=anew)
+        file = task.answers / name
 
         def passes_all(other: StudentCode) -> bool:
             every = checks(other)
             return passes(new_step for new_step in every if new_step.title == step.title) and passes(every)
 
-        where = in_python(task.answers / name, skeleton_of(task, name), lines, passes_all)
+        near = led(task, name, [code], anew=anew)
+        where = in_python(file, skeleton_of(task, name), near, lambda: StudentCode(file, _LIMITS), passes_all)
         return where or trail_of(task, name, [code], anew=anew)
 
     return place
@@ -182,7 +195,7 @@ def searched(
 
 def located(task: GradingTask, name: str, code: StudentCode, wrong: Wrong, place: str = "") -> Wrong:
     """Returns a finding about a controller with the lines that led to it; ``place``: the line whose change mends it."""
-    steps = trail_of(task, name, [code], anew=True, wrong=wrong, most=_FEWER if place else _MOST)
+    steps = trail_of(task, name, [code], anew=True, wrong=wrong, most=FEWER if place else MOST)
     steps = ". ".join(text.rstrip(".") for text in (place, steps) if text)
     finding = wrong.finding
     return Wrong(facts_first(finding.said, steps), finding.where, finding.look, finding.files) if steps else wrong
@@ -212,7 +225,7 @@ def _kept(tree: ast.Module, function: str) -> list[str]:
 
 
 def where_in_python(
-    text: str, steps: Sequence[LineStep], given: str = "", wrong: Wrong | None = None, most: int = _MOST
+    text: str, steps: Sequence[LineStep], given: str = "", wrong: Wrong | None = None, most: int = MOST
 ) -> str:
     """Returns sentences about how the last call came to its result; empty if nothing is known.
 

@@ -27,7 +27,7 @@ from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import GradingTask, LabStep
 from p4reduce_course.frame.report import Wrong
 from p4reduce_course.python_change import in_python
-from p4reduce_course.python_trail import lines_of
+from p4reduce_course.python_trail import led
 from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.process import StudentCode, Untold
 from p4switch.base.values import PS_PER_US
@@ -224,6 +224,5 @@ def changed_controller(
 
     with StudentCode(file, _LIMITS) as other:
         shows = not right(other, Rehearsal)
-    lines = lines_of(task, name, [code], anew=True, wrong=wrong)
-    most = most if shows else _FEW
-    return in_python(file, skeleton_of(task, name), lines, passes_all, most=most, limits=_LIMITS)
+    near, most = led(task, name, [code], anew=True, wrong=wrong), most if shows else _FEW
+    return in_python(file, skeleton_of(task, name), near, lambda: StudentCode(file, _LIMITS), passes_all, most)
