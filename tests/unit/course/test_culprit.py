@@ -243,12 +243,36 @@ def test_a_text_is_loaded_in_the_place_of_a_file(tmp_path: Path):
             "oldest - self.slots)",
             "fresh = list(range(self.next, min(self.chunks, oldest - self.slots)))",
         ),
+        ("04", "quantize.py", "while workers", "if workers", "if workers * np.rint(np.ldexp(most, guess)) > LIMIT:"),
+        ("05", "worker.py", "WORKERS[rank] = ", "WORKERS[0] = ", "WORKERS[0] = Worker(chunks, slots, timeout)"),
+        (
+            "07",
+            "controller.py",
+            '((switch, "rid"), F',
+            '((job["job"], switch, "rid"), F',
+            'rid = fresh((job["job"], switch, "rid"), FIRST_RID)',
+        ),
     ],
 )
 def test_the_first_text_names_the_line(number, file, old, new, line, tmp_path):
     report = grade(spoilt(number, Mutant("", file, old, new, ()), tmp_path / "mine"))
     first = next(check.finding.said for check in report.checks if check.finding is not None)
     assert f"mends all of it: {line}" in first
+
+
+def test_the_first_text_names_the_line_that_mends_a_part(tmp_path):
+    mutant = Mutant("", "hook.py", "self.gradients[index] = g", "self.gradients[len(self.gradients)] = g", ())
+    report = grade(spoilt("09", mutant, tmp_path / "mine"), only=["mean"])
+    first = next(check.finding.said for check in report.checks if check.finding is not None)
+    assert "at 'len(self.gradients)', mends all of part mean: self.gradients[len(self.gradients)] = gradient. " in first
+
+
+def test_nothing_is_told_of_changes_where_none_mends_it(tmp_path):
+    mutant = Mutant("", "controller.py", "given.clear()", "raise ValueError(network)", ())
+    report = grade(spoilt("07", mutant, tmp_path / "mine"), only=["jobs"])
+    texts = [check.finding.said for check in report.checks if check.finding is not None]
+    assert texts
+    assert not [text for text in texts if "A change in line" in text]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,6 @@ from p4reduce_course.controllers.room import (
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.python_trail import EntryPlace, anew_is_right, key_of, located
-from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_US
 
@@ -407,7 +406,7 @@ class _Grader:
         with self.room(scene.topology, self.held, edges=False) as room:
 
             def ask(name: str, *arguments: Any) -> Any:
-                return code.call(name, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
+                return room.call(code, name, *arguments)
 
             findings: dict[str, Wrong] = {}
             over: Wrong | None = None

@@ -13,13 +13,19 @@ import numpy as np
 from p4reduce.control_plane.plans import Plan
 from p4reduce.network.jobs.network import Job
 from p4reduce.topologies import Topology
-from p4reduce_course.controllers.diagnose import check_apart, check_cleared, check_entries, check_gone, check_open
+from p4reduce_course.controllers.diagnose import (
+    check_apart,
+    check_cleared,
+    check_entries,
+    check_gone,
+    check_open,
+    peer_of,
+)
 from p4reduce_course.controllers.rehearsal import changed_controller
 from p4reduce_course.controllers.room import Held, Room, Words, drawn, epoch_of, parameters_of, plan_of, told, wired
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
-from p4reduce_course.python_trail import anew_is_right, located
-from p4reduce_course.sandbox.messages import Remote
+from p4reduce_course.python_trail import WrongEntry, anew_is_right, located
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_MS, PS_PER_US
 
@@ -137,6 +143,20 @@ class ControllerPlay:
         answer = self._ask("tick", self.ground.network, self.now // PS_PER_US)
         if answer is not None:
             self._change(self._answered("tick", answer))
+
+    def with_lost(self, wrong: Wrong) -> Wrong:
+        """Returns a finding about a question to a dead switch, with the workers that were to be a part of it there."""
+        if not isinstance(wrong, WrongEntry) or wrong.place.how != "asked":
+            return wrong
+        topology, written = self.ground.topology, self.room.sessions.written
+        asked = {row.match["src"] for row in map(peer_of, written) if row is not None}
+        behind = topology.neighbours(wrong.place.switch)
+        lost = [name for name in self.ground.network["workers"] if name in behind and topology.node(name).ip in asked]
+        if not lost:
+            return wrong
+        first, stop, rest = wrong.finding.said.partition(". ")
+        text = f"the entries for it name {' and '.join(lost)}, behind it: no tree has workers of a dead switch"
+        return WrongEntry(f"{first}; {text}{stop}{rest}", wrong.finding.where, wrong.place)
 
     def check_end(self, dead: Collection[str]) -> None:
         """Raises Wrong if a living switch still has entries of an epoch that is over."""
@@ -286,7 +306,7 @@ class _Grader:
         with self.room(ground.topology, self.held) as room:
 
             def ask(function: str, *arguments: Any) -> Any:
-                return code.call(function, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
+                return room.call(code, function, *arguments)
 
             play = ControllerPlay(ground, room, ask, self.first_epoch, self.path)
             code.begin()
@@ -299,7 +319,7 @@ class _Grader:
                 self._before = play.switches
             except Wrong as wrong:
                 label = re.sub(r"\W+", "-", name)
-                told = self._told(wrong, name, act, title)
+                told = self._told(play.with_lost(wrong), name, act, title)
                 return code.shown(play.shown(told, self.home, label), self.home, label)
             return None
 

@@ -19,9 +19,9 @@ from typing import Any, Final, Protocol, TypeGuard, TypeVar
 from p4reduce_course.culprit import SHOWN, Edit, culprit
 from p4reduce_course.frame.report import Wrong
 
-MOST: Final = 240
+MOST: Final = 200
 """most changes that are tried"""
-_LONGEST_S: Final = 6.0
+_LONGEST_S: Final = 12.0
 """most seconds of this process's processor time, which only a machine that is far too slow reaches before `MOST`"""
 _KINDS: Final = 4
 """kinds of changes of Python"""

@@ -11,7 +11,6 @@ import ast
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -71,8 +70,6 @@ _LIMITS: Final = ProcessLimits(cpu_s=2)
 _ASKS: Final = ("insert", "delete", "read", "slot", "open")
 _LEAVE: Final = "leave this as it is"
 """stands above what the grader calls"""
-_TWICE: Final = re.compile(r"(?P<switch>\w+): adding (?P<table>\w+)\[(?P<match>[^\]]+)\].*ALREADY_EXISTS")
-"""the refusal of an entry that is there already"""
 _INSERT: Final = "<p4rt.insert>"
 _DELETE: Final = "<p4rt.delete>"
 
@@ -85,7 +82,8 @@ class EntryPlace:
         key: its table and the sorted numbers of its match, or its group; only the table for one that is missing.
         fields: what is wrong in it: names of parameters or of keys; nothing if the entry must not be there.
         action: of one that is missing.
-        how: ``written``: it is wrong or missing; ``deleted``: it must be there, and was deleted.
+        how: ``written``: it is wrong or missing; ``deleted``: it must be there, and was deleted; ``twice``: it was
+            written, and is there already; ``asked``: there is no entry: the switch is dead, and was asked.
     """
 
     switch: str
@@ -280,29 +278,9 @@ class _Slice:
         """Yields what led to a mistake; without one, to the result of the last call."""
         self.told = set(self.left)
         if isinstance(wrong, WrongEntry):
-            yield from self._entry(wrong.place)
+            kinds = {"asked": self._asked, "twice": self._twice}
+            yield from kinds.get(wrong.place.how, self._entry)(wrong.place)
             return
-        if wrong is not None and (dead := re.search(r"has asked (\w+), which is dead", wrong.finding.said)):
-            asked = [
-                place
-                for place, step in enumerate(self.steps)
-                if step.name.startswith("<p4rt.") and re.match(rf"\('{dead[1]}'|{dead[1]} ", step.value)
-            ]
-            self.about, self.most = f"'{dead[1]}'", self.most - 1
-            for place in asked[-1:]:
-                yield f"{self._at(self.steps[place].line)} asks it{self._since(place)}"
-                yield from self._followed([place])
-            return
-        if wrong is not None and (twice := _TWICE.search(wrong.finding.said)):
-            numbers = dict(pair.split("=", 1) for pair in twice["match"].split(", "))
-            with suppress(ValueError):
-                key = key_of(twice["table"], *(int(number, 0) for number in numbers.values()))
-                made = self._calls(_INSERT, twice["switch"], key)
-                for at in made[-2:-1]:
-                    yield f"{self._at(self.steps[at].line)} has inserted it before{self._inputs(self._made(at))}"
-                if made:
-                    yield from self._entry(EntryPlace(twice["switch"], key, tuple(f"std.{name}" for name in numbers)))
-                    return
         ends = [place for place, step in enumerate(self.steps) if not step.name and step.above < 0]
         yield from self._followed([at for end in ends[-1:] for at in self._raised(end)])
 
@@ -319,6 +297,25 @@ class _Slice:
         return places[:_FRAMES]
 
     # --- entries of switches
+
+    def _asked(self, dead: EntryPlace) -> Iterator[str]:
+        """Yields what led to a question to a dead switch."""
+        begins = (f"('{dead.switch}'", f"{dead.switch} ")
+        asked = [
+            at for at, step in enumerate(self.steps) if step.name.startswith("<p4rt.") and step.value.startswith(begins)
+        ]
+        self.about, self.most = f"'{dead.switch}'", self.most - 1
+        for at in asked[-1:]:
+            yield f"{self._at(self.steps[at].line)} asks it{self._since(at)}"
+            yield from self._followed([at])
+
+    def _twice(self, place: EntryPlace) -> Iterator[str]:
+        """Yields what led to an entry that was there already."""
+        made = self._calls(_INSERT, place.switch, place.key)
+        for at in made[-2:-1]:
+            yield f"{self._at(self.steps[at].line)} has inserted it before{self._inputs(self._made(at))}"
+        if made:
+            yield from self._entry(place)
 
     def _entry(self, place: EntryPlace) -> Iterator[str]:
         written = self._calls(_INSERT, place.switch, place.key)

@@ -269,7 +269,8 @@ class Rehearsed:
         self.workers = workers
         self._given: list[dict[int, NDArray[Any]]] = []  # by call and rank
         self._changed = threading.Condition()
-        self._over = False  # whether a rank has ended: calls that lack it are never complete
+        self._ended = set[int]()  # ranks that give no more arrays
+        self._failed = False
 
     def run(self, function: Callable[[_RehearsedRank], None]) -> None:
         """Runs a function for all ranks at the same time. Raises the first exception, or Wrong if calls differ."""
@@ -281,7 +282,8 @@ class Rehearsed:
             except BaseException as error:
                 first.append(error)
             with self._changed:
-                self._over = True
+                self._ended.add(rank)
+                self._failed = bool(first)
                 self._changed.notify_all()
 
         threads = [threading.Thread(target=of, args=(rank,)) for rank in range(self.workers)]
@@ -305,8 +307,9 @@ class Rehearsed:
     def sum(self, number: int) -> NDArray[Any]:
         """Returns the sum of a call when all ranks have given their arrays. Raises ClusterError."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self._given[number]) == self.workers or self._over)
-            arrays = list(self._given[number].values())
+            given = self._given[number]
+            self._changed.wait_for(lambda: len(given) == self.workers or self._failed or self._ended - given.keys())
+            arrays = [given[rank] for rank in sorted(given)]
         if len(arrays) < self.workers or len({(array.dtype, array.size) for array in arrays}) > 1:
             raise ClusterError("ranks differ in their calls")
         total: Any = np.sum(arrays, axis=0, dtype=np.float64 if arrays[0].dtype == np.float32 else np.int64)

@@ -62,8 +62,9 @@ class _Entries:
 
     async def read(self, entities: Sequence[P4Entity]) -> list[P4Entity]:
         tables = {entity.table_id.rpartition(".")[2] for entity in entities if isinstance(entity, fy.P4TableEntry)}
+        schema = _program().schema
         return [
-            entity
+            fy.p4entity.decode_entity(entity.encode(schema), schema)
             for entity in self._held.values()
             if (entity.table_id.rpartition(".")[2] in tables if isinstance(entity, fy.P4TableEntry) else not tables)
         ]
@@ -93,6 +94,8 @@ class _Sessions(Sessions):
 
     def _entity(self, entry: Any, whole: bool) -> Entity:
         text = repr(entry)
+        if len(text) > _LONGEST:
+            return self._checked(super()._entity(entry, whole))
         if (text, whole) not in _ENTITIES:
             if len(_ENTITIES) > _KEPT:
                 _ENTITIES.clear()
@@ -111,6 +114,8 @@ class _Sessions(Sessions):
 _ENTITIES: Final[dict[tuple[str, bool], Entity]] = {}
 """entries by their text, since changed controllers write much the same"""
 _KEPT: Final = 20_000
+_LONGEST: Final = 500
+"""most characters of an entry that is kept"""
 
 
 class Rehearsal(Room):

@@ -19,7 +19,7 @@ from p4reduce.base.errors import ControllerError
 from p4reduce.control_plane.connection import Connection, Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import REASONS, Traffic, add, compare_links
-from p4reduce.control_plane.entries import Entity, P4Program, SlotState, wildcards
+from p4reduce.control_plane.entries import Entity, P4Program, SlotState, key, wildcards
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan
 from p4reduce.control_plane.plans.problem import TreeLayout
 from p4reduce.control_plane.resources import Resources
@@ -31,11 +31,12 @@ from p4reduce.topologies.model import Hop
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, EndpointState
 from p4reduce.workers.wire import PacketType, headers, pack
-from p4reduce_course.controllers.diagnose import Book, replicas_of
+from p4reduce_course.controllers.diagnose import Book, entry_key, replicas_of
 from p4reduce_course.frame.lab import Draws
 from p4reduce_course.frame.report import LOOK, TooSlow, Wrong, counted
 from p4reduce_course.python_trail import EntryPlace, WrongEntry
-from p4reduce_course.sandbox.process import Untold
+from p4reduce_course.sandbox.messages import Remote
+from p4reduce_course.sandbox.process import StudentCode, Untold
 from p4switch.base.event_loop import EventLoopThread
 from p4switch.base.values import PS_PER_MS, PS_PER_US
 from p4switch.tables import Lpm, Match
@@ -89,6 +90,7 @@ class Sessions:
         dead: switches that no longer answer.
         asked_dead: number of calls to each dead switch.
         writing: called with a switch that is about to be written to.
+        written: the entries of the last call, if it writes any.
     """
 
     def __init__(self, targets: Iterable[Target], program: P4Program, passing: Callable[[int], None]) -> None:
@@ -101,13 +103,16 @@ class Sessions:
         self._targets = {target.name: target for target in targets}
         self._schema = program.schema
         self._loop = EventLoopThread("p4reduce-lab-controller")
+        self.written: Sequence[Entity] = ()
         self._open: dict[str, SwitchLink] = {}
+        self._refusal: tuple[str, EntryPlace] | None = None  # text of the last call's error, and the entry
         self._calls = 0
         self._passing = passing
 
     def service(self, method: str, *arguments: Any, **named: Any) -> Any:
         """Answers a call from the student's code; see :data:`~p4reduce_course.sandbox.process.Service`."""
         self._calls += 1
+        self.written, self._refusal = (), None
         if self._calls > CALLS:
             raise Wrong(f"the controller made more than {CALLS} calls of p4rt: does a loop never end?")
         known: dict[str, Callable[..., Any]] = {
@@ -157,14 +162,34 @@ class Sessions:
         return connection
 
     def _insert(self, switch: str, entries: Any) -> None:
-        entities = self._entities(entries, whole=True)
+        self.written = entities = self._entities(entries, whole=True)
         self.writing(switch if isinstance(switch, str) else "")
         target, connection = self._connected(switch)
         try:
             self._loop.run(connection.insert(entities))
         except ControllerError as error:
-            raise self._refused(target, error) from None
+            refused = self._refused(target, error)
+            if (place := self._there(switch, entities)) is not None:
+                self._refusal = str(refused), place
+            raise refused from None
         self.book.add(switch, entities)
+
+    def _there(self, switch: str, entities: Sequence[Entity]) -> EntryPlace | None:
+        """Returns the first of some entries that the controller has written before, or twice at once."""
+        known = set(self.book.held.get(switch, {}))
+        for entity in entities:
+            if key(entity) in known:
+                keys = self._schema.tables[entity.table_id].match_fields if isinstance(entity, fy.P4TableEntry) else ()
+                names = tuple(field.name for field in keys) or ("group",)
+                return EntryPlace(switch, entry_key(entity), names, how="twice")
+            known.add(key(entity))
+        return None
+
+    def about(self, wrong: Wrong) -> Wrong:
+        """Returns what ended a call of the student's, with the entry if the error of an entry ended it."""
+        if self._refusal is None or self._refusal[0] not in wrong.finding.said:
+            return wrong
+        return WrongEntry(wrong.finding.said, wrong.finding.where, self._refusal[1])
 
     def _delete(self, switch: str, entries: Any) -> None:
         entities = self._entities(entries, whole=False)
@@ -217,9 +242,8 @@ class Sessions:
             self.asked_dead[switch] = self.asked_dead.get(switch, 0) + 1
             if self.asked_dead[switch] > PATIENCE:
                 problem = f"the controller has asked {switch}, which is dead, more than {PATIENCE} times"
-                raise Wrong(
-                    f"{problem}: waiting for ever. Leave out a switch that does not answer; do not ask it again"
-                )
+                problem += ": waiting for ever. Leave out a switch that does not answer; do not ask it again"
+                raise WrongEntry(problem, "", EntryPlace(switch, "", how="asked"))
             raise Untold(f"{switch}: UNAVAILABLE: no answer within 1 ms; is the switch running?")
 
     def _entities(self, entries: Any, *, whole: bool) -> list[Entity]:
@@ -465,6 +489,13 @@ class Room:
             if switch in (link.a, link.b):
                 for hop in ((link.a, link.port_a), (link.b, link.port_b)):
                     self.network.fabric.set_faults(hop, _CUT)
+
+    def call(self, code: StudentCode, name: str, *arguments: Any) -> Any:
+        """Calls a function of a student's controller, which asks this room's switches. Raises Wrong."""
+        try:
+            return code.call(name, *arguments, Remote("p4rt"), services={"p4rt": self.sessions.service})
+        except Wrong as wrong:
+            raise self.sessions.about(wrong) from None
 
     # --- for findings
 
