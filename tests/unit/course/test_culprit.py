@@ -7,7 +7,7 @@ import pytest
 
 from p4reduce_course.culprit import Hints, culprit, p4_edits, suspects, unlike
 from p4reduce_course.frame.grading import grade
-from p4reduce_course.python_code import python_edits
+from p4reduce_course.python_change import Led, python_edits
 from p4reduce_course.sandbox.process import StudentCode
 from tests.support.labs import SOLUTIONS, Mutant, spoilt
 
@@ -138,8 +138,8 @@ def test_python_is_changed_in_one_place_and_loops_last():
 
 def test_lines_of_the_trail_are_changed_first():
     text = "def f(a, b):\n    c = a + 1\n    d = b + 1\n    return c + d\n"
-    assert next(python_edits(text, "", [3, 4])).line == 3
-    assert {edit.line for edit in python_edits(text, "", [3])} == {2, 3, 4}
+    assert next(python_edits(text, "", Led([3, 4]))).line == 3
+    assert {edit.line for edit in python_edits(text, "", Led([3]))} == {2, 3, 4}
 
 
 @pytest.mark.parametrize(
@@ -152,10 +152,58 @@ def test_lines_of_the_trail_are_changed_first():
         ("x = a in b", "x = a not in b"),
         ("for a in b:\n    f(a)\ng(a)", "for a in b:\n    f(a)\n    g(a)"),
         ("for a in b:\n    f(a)\n    g(a)", "for a in b:\n    f(a)\ng(a)"),
+        ("if n > 3:\n    n -= 1", "while n > 3:\n    n -= 1"),
+        ("x += y", "x = y"),
+        ("x = a and b and c", "x = a and c"),
+        ("if a:\n    f(a)\ng(a)", "f(a)\ng(a)"),
+        ("for a in b:\n    break", "for a in b:\n    continue"),
+        ("x = y.max()", "x = abs(y).max()"),
+        ("x = y.clip(0, 1)", "x = y"),
+        ("x = sorted(y, key=z)", "x = sorted(y)"),
+        ("x = y[0]", "x = max(y)"),
+        ("x = y[:a]", "x = y[a:]"),
+        ("x = y.astype(int16)", "x = y.astype(int64)"),
+        ("x[a] = b + c", "x[a] = x.get(a, b) + c"),
+        ("for a in b:\n    f(a)\nfor c in d(b):\n    g(c)", "for a in d(b):\n    f(a)\nfor c in d(b):\n    g(c)"),
+        ("A = 1\nB = 2\n\ndef f():\n    return A", "A = 1\nB = 2\n\ndef f():\n    return B"),
     ],
 )
 def test_what_is_replaced_left_in_exchanged_or_in_another_block_is_changed(wrong, right):
     assert any(edit.text == f"{right}\n" for edit in python_edits(wrong))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("x[0] = a", "x[b] = a"),
+        ("x[len(x)] = a", "x[a] = a"),
+        ("x[a] = b", "x[a - 1] = b"),
+        ("x = f(0)", "x = f(a)"),
+        ("x = f((a, 'c'))", "x = f((a, 'c', b))"),
+        ("x = given[a, b, c]", "x = given[b, c]"),
+        ("x = fresh((a, b, 'c'))", "x = fresh((a, 'c'))"),
+        ("x = a - b", "x = a - b * c"),
+        ("x = a >= b", "x = a - c >= b"),
+    ],
+)
+def test_names_in_scope_are_put_in_the_place_of_something_or_beside_it(wrong, right):
+    texts = {edit.text for edit in python_edits(f"def g(a, b, c):\n    {wrong}")}
+    assert f"def g(a, b, c):\n    {right}\n" in texts
+
+
+def test_no_change_is_tried_twice_and_each_is_python():
+    text = (SOLUTIONS / "09" / "hook.py").read_text()
+    texts = [edit.text for edit in python_edits(text)]
+    assert len(set(texts)) == len(texts)
+    assert all(ast.parse(edit) for edit in texts)
+    assert text not in texts
+
+
+def test_a_change_leaves_other_functions_as_they_are():
+    text = "@f  # first\ndef g(a):\n    return (a)\n\n\ndef h(a):  # second\n    return a + 1\n"
+    edits = list(python_edits(text))
+    assert any(edit.text == text.replace("):  # second", "):").replace("+ 1", "+ 2") for edit in edits)
+    assert {edit.line for edit in edits} <= {1, 2, 3, 6, 7}
 
 
 def test_lines_that_run_where_it_fails_are_suspicious():
@@ -195,12 +243,36 @@ def test_a_text_is_loaded_in_the_place_of_a_file(tmp_path: Path):
             "oldest - self.slots)",
             "fresh = list(range(self.next, min(self.chunks, oldest - self.slots)))",
         ),
+        ("04", "quantize.py", "while workers", "if workers", "if workers * np.rint(np.ldexp(most, guess)) > LIMIT:"),
+        ("05", "worker.py", "WORKERS[rank] = ", "WORKERS[0] = ", "WORKERS[0] = Worker(chunks, slots, timeout)"),
+        (
+            "07",
+            "controller.py",
+            '((switch, "rid"), F',
+            '((job["job"], switch, "rid"), F',
+            'rid = fresh((job["job"], switch, "rid"), FIRST_RID)',
+        ),
     ],
 )
 def test_the_first_text_names_the_line(number, file, old, new, line, tmp_path):
     report = grade(spoilt(number, Mutant("", file, old, new, ()), tmp_path / "mine"))
     first = next(check.finding.said for check in report.checks if check.finding is not None)
     assert f"mends all of it: {line}" in first
+
+
+def test_the_first_text_names_the_line_that_mends_a_part(tmp_path):
+    mutant = Mutant("", "hook.py", "self.gradients[index] = g", "self.gradients[len(self.gradients)] = g", ())
+    report = grade(spoilt("09", mutant, tmp_path / "mine"), only=["mean"])
+    first = next(check.finding.said for check in report.checks if check.finding is not None)
+    assert "at 'len(self.gradients)', mends all of part mean: self.gradients[len(self.gradients)] = gradient. " in first
+
+
+def test_nothing_is_told_of_changes_where_none_mends_it(tmp_path):
+    mutant = Mutant("", "controller.py", "given.clear()", "raise ValueError(network)", ())
+    report = grade(spoilt("07", mutant, tmp_path / "mine"), only=["jobs"])
+    texts = [check.finding.said for check in report.checks if check.finding is not None]
+    assert texts
+    assert not [text for text in texts if "A change in line" in text]
 
 
 @pytest.mark.parametrize(

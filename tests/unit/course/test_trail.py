@@ -254,7 +254,7 @@ def tick(names, p4rt):
     path.write_text(text)
     with StudentCode(path) as code:
         code.call("tick", ["s1", "s2"], Remote("p4rt"), services={"p4rt": lambda *_, **__: None})
-        wrong = Wrong("the controller has asked s2, which is dead, more than 8 times")
+        wrong = WrongEntry("wrong", "", EntryPlace("s2", "", how="asked"))
         said = where_in_python(text, code.trail(), "", wrong)
     assert "root is what line 11, " in said
     assert "'dead.add(name)' would change dead for 's2': line 5, 'for name in names:' took 's1'" in said
@@ -376,9 +376,7 @@ def test_an_entry_that_is_gone_is_told_with_who_deleted_it(tmp_path):
 
 
 def test_a_call_that_the_grader_ended_is_told_to_its_last_question(tmp_path):
-    said = controller_trail(
-        tmp_path, None, ends=1, says="the controller has asked s2, which is dead, more than 8 times"
-    )
+    said = controller_trail(tmp_path, EntryPlace("s2", "", how="asked"), ends=1)
     assert said.startswith("Line 26, 'p4rt.insert(switch, entries)' asks it")
 
 
@@ -437,7 +435,9 @@ def test_an_entry_that_nothing_deletes_is_told_with_the_loop_that_leaves_it_out(
 
 def test_an_entry_that_is_there_already_is_told_with_the_line_that_inserted_it_before(tmp_path):
     text = STALE.replace("for switch in network", "for switch in ['s1', 's1']")
-    said = stale_trail(tmp_path, text, Wrong("s1: adding job[job=0x7] -> root(full=1): ALREADY_EXISTS: there is one"))
+    said = stale_trail(
+        tmp_path, text, WrongEntry("", "", EntryPlace("s1", key_of("job", 7), ("hdr.job",), "", "twice"))
+    )
     assert said.startswith("Line 7, 'p4rt.insert(switch, written[switch])' has inserted it before")
 
 

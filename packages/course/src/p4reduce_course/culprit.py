@@ -58,13 +58,16 @@ class Edit:
     text: str
 
 
-def culprit(path: Path, edits: Iterable[Edit], mends: Callable[[str], bool]) -> str:
-    """Returns a sentence about the place; empty if no change helps. ``mends``: whether a text passes all checks."""
+def culprit(path: Path, edits: Iterable[Edit], mends: Callable[[str], bool], what: str = "all of it") -> str:
+    """Returns a sentence about the place; empty if no change helps.
+
+    ``mends``: whether a text passes all checks; ``what``: what such a change mends.
+    """
     for edit in edits:
         if mends(edit.text):
             line = path.read_text("utf-8").splitlines()[edit.line - 1]
             was, line = (" ".join(code.split())[:SHOWN] for code in (edit.was, line))
-            return f"A change in line {edit.line} alone, at '{was}', mends all of it: {line}"
+            return f"A change in line {edit.line} alone, at '{was}', mends {what}: {line}"
     return ""
 
 

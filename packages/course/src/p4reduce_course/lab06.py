@@ -17,7 +17,6 @@ from p4reduce_course.culprit import placed
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import LOOK, Check, Wrong
 from p4reduce_course.python_trail import WrongEntry, anew_is_right, located, searched
-from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
 
 # The five networks of lab 06: a switch, a chain, a leaf-spine, a random tree, a random graph.
@@ -187,7 +186,7 @@ class _Grader:
             with Room(topology, self.held) as room:
                 self.code.begin()
                 try:
-                    self.code.call("install", job, Remote("p4rt"), services={"p4rt": room.sessions.service})
+                    room.call(self.code, "install", job)
                 except Wrong as wrong:
                     self._known[number] = self._shown(wrong, number), None
                     return self._known[number]
@@ -217,7 +216,7 @@ class _Grader:
         topology, job = draw(self.draws, number)
         with Room(topology, self.held) as room, StudentCode(Path(self.path)) as code:
             try:
-                code.call("install", job, Remote("p4rt"), services={"p4rt": room.sessions.service})
+                room.call(code, "install", job)
             except Wrong as wrong:
                 return wrong
             return self._caught(room, plan_of(topology, job), job)

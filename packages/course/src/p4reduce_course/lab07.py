@@ -25,6 +25,7 @@ from p4reduce_course.controllers.diagnose import (
     check_untouched,
     copies_of,
 )
+from p4reduce_course.controllers.rehearsal import changed_controller
 from p4reduce_course.controllers.room import (
     Forgery,
     Held,
@@ -41,7 +42,6 @@ from p4reduce_course.controllers.room import (
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.python_trail import EntryPlace, anew_is_right, key_of, located
-from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_US
 
@@ -337,6 +337,8 @@ def _next(job: Job) -> int:
 
 
 FILE: Final = "controller.py"
+_CHANGES: Final = 220
+"""most changes of a controller that are tried; each takes some 20 ms"""
 _TITLES: Final = (
     ("jobs", "entries", "entries of two jobs"),
     ("jobs", "sums", "both add up at once"),
@@ -347,6 +349,12 @@ _TITLES: Final = (
 )
 
 
+def _title(number: int, act: str) -> str:
+    """Returns the title of a network's check; that of its entries, for its installation."""
+    titles = {known: title for _, known, title in _TITLES}
+    return f"{KINDS[number]}: {titles.get(act, _TITLES[0][2])}"
+
+
 def grade(task: GradingTask) -> Iterator[Check]:
     """Yields all checks of lab 07."""
     with StudentCode(task.answers / FILE, seen=task.seen) as code:
@@ -354,8 +362,8 @@ def grade(task: GradingTask) -> Iterator[Check]:
 
 
 class _Grader:
-    def __init__(self, task: GradingTask, code: StudentCode) -> None:
-        self.task, self.code = task, code
+    def __init__(self, task: GradingTask, code: StudentCode, room: type[Room] = Room) -> None:
+        self.task, self.code, self.room = task, code, room
         self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
@@ -365,9 +373,9 @@ class _Grader:
 
     def steps(self) -> list[LabStep]:
         return [
-            LabStep(part, f"{kind}: {title}", lambda number=number, act=act: self._check(number, act))  # type: ignore[misc]
-            for part, act, title in _TITLES
-            for number, kind in enumerate(KINDS)
+            LabStep(part, _title(number, act), lambda number=number, act=act: self._check(number, act))  # type: ignore[misc]
+            for part, act, _ in _TITLES
+            for number in range(len(KINDS))
         ]
 
     def _check(self, number: int, act: str) -> None:
@@ -386,15 +394,19 @@ class _Grader:
             with StudentCode(Path(self.path)) as code:
                 if act not in self._played(code, number):
                     return anew_is_right(self.task, FILE, "install", wrong)
-        return located(self.task, FILE, self.code, wrong)
+        title = _title(number, act)
+        place = changed_controller(
+            self.task, FILE, self.code, wrong, title, lambda *given: _Grader(*given).steps(), _CHANGES
+        )
+        return located(self.task, FILE, self.code, wrong, place)
 
     def _played(self, code: StudentCode, number: int) -> dict[str, Wrong]:
         """Returns the findings of a network, by act."""
         scene = draw(self.draws, number)
-        with Room(scene.topology, self.held, edges=False) as room:
+        with self.room(scene.topology, self.held, edges=False) as room:
 
             def ask(name: str, *arguments: Any) -> Any:
-                return code.call(name, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
+                return room.call(code, name, *arguments)
 
             findings: dict[str, Wrong] = {}
             over: Wrong | None = None

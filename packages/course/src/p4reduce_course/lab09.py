@@ -2,280 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final, Self
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.group.communicator import Communicator, Handle
-from p4reduce.group.errors import ClusterError
-from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.workers.training.digits import Dataset, Mlp
-from p4reduce_course.culprit import placed, repeated
+from p4reduce_course.culprit import passes, placed, repeated
+from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
-from p4reduce_course.python_trail import trail_of
+from p4reduce_course.python_change import Led, in_python
+from p4reduce_course.python_trail import FEWER, MOST, led, trail_of
+from p4reduce_course.ranks import Floats, LabRank, Net, Ranks, RanksRun, least_bytes
 from p4reduce_course.sandbox.confine import ProcessLimits
-from p4reduce_course.sandbox.messages import Remote
-from p4reduce_course.sandbox.process import StudentCode, Untold
-
-# Ranks of a training: the student's code runs in one process per rank, and P4 switches in virtual time join them.
-
-Floats = NDArray[np.float32]
-LANES: Final = 256
-HEADERS: Final = 62
-GAP: Final = 24
-_CALLS: Final = 8
-"""most calls of a hook for each tensor and step; more calls mean an endless loop"""
-_ELEMENTS: Final = 4
-"""most numbers that a hook sends in a step, in multiples of the tensors' elements"""
-_LIMITS: Final = ProcessLimits(cpu_s=6, wall_s=60.0)
-
-
-@dataclass(frozen=True)
-class Net:
-    """A star of workers around one switch.
-
-    Attributes:
-        rate_gbps, delay_us: rate and delay of every link.
-    """
-
-    workers: int
-    rate_gbps: int
-    delay_us: int
-
-    def experiment(self) -> Experiment:
-        """Returns the network as an experiment."""
-        return Experiment(
-            topology=f"star:hosts={self.workers}",
-            plan="steiner",
-            lanes=LANES,
-            rate=f"{self.rate_gbps}G",
-            delay=f"{self.delay_us}us",
-        )
-
-    def wire_seconds(self, elements: float) -> float:
-        """Returns the least time in seconds of ``elements`` numbers on one direction of a link."""
-        return elements / LANES * (GAP + HEADERS + 4 * LANES) * 8 / (self.rate_gbps * 1e9)
-
-    @property
-    def trip_seconds(self) -> float:
-        """Seconds from the first bit of a full frame to the last bit of its sum, in an empty network."""
-        return 2 * (self.wire_seconds(LANES) + self.delay_us * 1e-6)
-
-
-def least_bytes(elements: int) -> int:
-    """Returns the bytes of full frames that hold ``elements`` numbers."""
-    return -(-elements // LANES) * (HEADERS + 4 * LANES)
-
-
-@dataclass(frozen=True)
-class Started:
-    """A call of a rank: number of elements, their type, time in seconds, and the largest field of packed integers."""
-
-    elements: int
-    integers: bool
-    at_s: float
-    largest: int = 0
-
-    @property
-    def kind(self) -> str:
-        """Number and type of the elements, as text."""
-        return f"{self.elements} {'int32' if self.integers else 'float32'}"
-
-
-@dataclass
-class LabRank:
-    """One rank while a job runs.
-
-    Attributes:
-        most_calls, most_elements: most calls and elements that the rank may start.
-        calls: the calls that the rank has started, in order.
-        began_s: start of its backward pass, seconds of virtual time.
-        failed: the network's error, if there was one.
-    """
-
-    number: int
-    net: Net
-    comm: Communicator
-    code: StudentCode
-    most_calls: int
-    most_elements: int
-    calls: list[Started] = field(default_factory=list)
-    began_s: float = 0.0
-    failed: str = ""
-    _kind: str = ""
-    _handles: dict[int, Handle[Any]] = field(default_factory=dict)
-
-    def create(self, kind: str, sizes: Sequence[int]) -> None:
-        """Makes the student's hook for tensors of these sizes."""
-        self._kind = kind
-        network = Remote("network", rank=self.number, workers=self.net.workers)
-        self._call("create", kind, network, list(sizes))
-
-    def backward(
-        self, gradients: Sequence[Floats], order: Sequence[int], seconds: Sequence[float] = ()
-    ) -> list[Floats]:
-        """Passes gradients to the hook in the order in which they become ready; returns the hook's means."""
-        for index in order:
-            if seconds:
-                self.comm.compute(seconds[index])
-            self._call("ready", index, gradients[index])
-        means = self._call("finish")
-        path = str(self.code.file)
-        if not isinstance(means, list) or len(means) != len(gradients):
-            shown = f"{len(means)} items" if isinstance(means, list) else f"{means!r}"[:40]
-            raise Wrong(f"finish returned {shown}; return a list of {len(gradients)} arrays, by index", path)
-        for index, (mean, gradient) in enumerate(zip(means, gradients, strict=True)):
-            if not isinstance(mean, np.ndarray) or mean.dtype.kind != "f" or mean.shape != gradient.shape:
-                shape = f"{mean.dtype}{list(mean.shape)}" if isinstance(mean, np.ndarray) else type(mean).__name__
-                text = f"finish returned {shape} for tensor {index}; return floats of shape {list(gradient.shape)}"
-                raise Wrong(f"{text}, as it came", path)
-            if self._kind == "int8" and mean.dtype != np.float32:
-                raise Wrong(f"finish returned {mean.dtype} for tensor {index}; return the mean as float32", path)
-        return [np.asarray(mean, np.float32) for mean in means]
-
-    def _call(self, name: str, *arguments: Any) -> Any:
-        try:
-            return self.code.call(name, *arguments, services={"network": self._network})
-        except Wrong as wrong:
-            if self.failed:  # the network's error, which the student's code passed on as an exception
-                raise ClusterError(self.failed) from wrong
-            raise
-
-    # --- calls of the network by the student's code
-
-    def _network(self, method: str, *arguments: Any, **named: Any) -> Any:
-        if method == "start":
-            return self._start(*arguments, **named)
-        if method == "wait":
-            return self._wait(*arguments, **named)
-        raise Untold(f"network.{method}: a network has start(array) and wait(number)")
-
-    def _start(self, array: Any) -> int:
-        if not isinstance(array, np.ndarray) or array.dtype not in (np.float32, np.int32) or array.ndim != 1:
-            shown = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
-            raise Untold(f"network.start: float32 or int32 in one dimension, not {shown}; use .astype and .reshape(-1)")
-        if not array.size or not np.isfinite(array).all():
-            raise Untold("network.start: " + ("NaN or infinity cannot be added" if array.size else "an empty array"))
-        if len(self.calls) >= self.most_calls:
-            raise Untold(f"network.start: {self.most_calls} calls were made already; is there a loop?")
-        if sum(call.elements for call in self.calls) + array.size > self.most_elements:
-            raise Untold(f"network.start: {self.most_elements} numbers are more than any hook needs; is there a loop?")
-        integers = array.dtype == np.int32
-        largest = int(np.abs(fields(array)).max()) if integers else 0
-        self.calls.append(Started(array.size, integers, self.comm.now, largest))
-        self._handles[len(self.calls)] = self.comm.all_reduce(array, start=self.comm.now)
-        return len(self.calls)
-
-    def _wait(self, number: Any) -> Any:
-        handle = self._handles.pop(number, None) if isinstance(number, int) else None
-        if handle is None:
-            raise Untold(f"network.wait({str(number)[:20]}): that is no number of a start, or was waited for already")
-        try:
-            return handle.wait()
-        except ClusterError as error:
-            self.failed = str(error)
-            raise Untold(self.failed) from None
-
-
-@dataclass(frozen=True)
-class RanksRun:
-    """The result of a run of all ranks.
-
-    Attributes:
-        calls: the calls of each rank.
-        began_s: start of rank 0's backward pass, seconds of virtual time.
-        busiest_bytes: bytes on the busiest direction of a link.
-    """
-
-    calls: Sequence[Sequence[Started]]
-    began_s: float
-    busiest_bytes: int
-
-
-class Ranks:
-    """Runs the student's file in one process per rank. Use it as a context manager."""
-
-    def __init__(self, file: Path, seen: dict[str, None]) -> None:
-        self._file = file
-        self._seen = seen
-        self.codes: list[StudentCode] = []
-        self._held = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._held.close()
-
-    def run(self, net: Net, kind: str, sizes: Sequence[int], steps: int, body: Callable[[LabRank], None]) -> RanksRun:
-        """Runs ``body`` for all ranks at the same time. Raises Wrong."""
-        while len(self.codes) < net.workers:
-            self.codes.append(self._held.enter_context(StudentCode(self._file, _LIMITS, self._seen)))
-            self.codes[-1].start()  # in this thread, because a process ends with the thread that started it
-        ranks: dict[int, LabRank] = {}
-        elements = _ELEMENTS * (sum(sizes) + LANES) * steps
-        guard = threading.Lock()
-        with Cluster(net.experiment()) as cluster:
-
-            def rank_of(comm: Communicator) -> None:
-                code = self.codes[comm.rank]
-                code.begin()
-                rank = LabRank(comm.rank, net, comm, code, _CALLS * (len(sizes) + 1) * steps, elements)
-                with guard:
-                    ranks[comm.rank] = rank
-                rank.create(kind, sizes)
-                body(rank)
-
-            try:
-                cluster.run_threads(rank_of)
-            except ClusterError as error:
-                raise Wrong(_disagreement(ranks, str(error)), str(self._file)) from None
-            cluster.carrier.drain()
-            links = cluster.carrier.network.fabric.links
-            busiest = max(links[hop].bytes for hop in links)
-        return RanksRun([ranks[number].calls for number in sorted(ranks)], ranks[0].began_s, busiest)
-
-
-def fields(words: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Returns the four signed 8-bit integers of each word, in the order of the skeleton's ``pack``."""
-    octets = (words.astype(np.int64) + 0x80808080).astype(np.uint32).view(np.uint8)
-    return octets.astype(np.int64) - 128
-
-
-def _disagreement(ranks: Mapping[int, LabRank], error: str) -> str:
-    """Returns a text about the first call in which the ranks differ."""
-    logs = {number: rank.calls for number, rank in sorted(ranks.items())}
-    advice = (
-        "Gradients become ready in another order on each rank, calls must not: "
-        "start bucket k only when it is full and bucket k - 1 has been started"
-    )
-    shortest = min(len(log) for log in logs.values())
-    for place in range(shortest):
-        kinds = {number: log[place].kind for number, log in logs.items()}
-        other = next((number for number, kind in kinds.items() if kind != kinds[0]), None)
-        if other is not None:
-            text = f"call {place} of rank 0 has {kinds[0]}, that of rank {other} has {kinds[other]}"
-            return f"{text}: the ranks call in different orders. {advice}"
-    if "left the group" in error:
-        short = next(number for number, log in logs.items() if len(log) == shortest)
-        text = f"rank {short} made {shortest} calls, and others wait for it to make one more"
-        return f"{text}. Every rank makes the same calls in the same order. {advice}"
-    largest = max((call.largest for log in logs.values() for call in log), default=0)
-    if "beyond int32" in error:
-        return (
-            f"the last field of a word holds up to {largest} at each of {len(logs)} ranks, and their sum runs over the "
-            "end of the word: leave headroom"
-        )
-    return f"the network could not carry a call out: {error}"
-
 
 # The models: tensors of a large model for times and bytes, and a small one with its own data for accuracy.
 
@@ -455,10 +198,33 @@ _OFF: Final = 0.2
 """largest relative error of the largest gradient, which error feedback hardly changes"""
 _FEW: Final = 20
 """steps within which rounding errors must be added"""
+_HASTY: Final = 8
+"""the same, of a look at changed code"""
 _LARGE: Final = 40_000
 """elements of a tensor that usually fills a bucket alone"""
 _FEWER: Final = 8
 """steps with tensors of `_LARGE` elements"""
+
+
+_CHANGES: Final = {
+    "the mean of two tensors": 220,
+    "the next step begins anew": 100,
+    "equal weights on all ranks": 20,
+    "ready in another order on each rank": 30,
+    "bytes on the links": 12,
+    "time over the bound": 12,
+    "the largest values, on all ranks at once": 150,
+    "one scale for all ranks": 120,
+    "a quarter of the bytes": 20,
+    "what rounding took away comes later": 70,
+}
+"""most changes that are tried, by the title of the check that fails"""
+_LAST: Final = "the model learns as well"
+"""title of the check that takes longest"""
+_SLOWER: Final = 3
+"""by what fewer changes are tried where a look does not show the mistake"""
+_LIMITS: Final = ProcessLimits(cpu_s=3)
+"""limits of changed code"""
 
 
 def net_of(draws: Draws) -> Net:
@@ -471,12 +237,52 @@ def grade(task: GradingTask) -> Iterator[Check]:
     """Yields all checks of lab 09."""
     with Ranks(task.answers / FILE, task.seen) as ranks:
         steps = repeated(_Grader(task, ranks).steps(), ranks.codes, task.folder)
-        yield from run_steps(task, placed(task, steps, lambda _: trail_of(task, FILE, ranks.codes, anew=True)))
+        yield from run_steps(task, placed(task, steps, lambda step: _place(task, ranks, step)))
+
+
+def _place(task: GradingTask, ranks: Ranks, step: LabStep) -> str:
+    """Returns where a failed check comes from: from the line whose change mends its part, and the trail."""
+    file, most, where = task.answers / FILE, _CHANGES.get(step.title, 0), ""
+    every, few = (trail_of(task, FILE, ranks.codes, anew=True, most=sentences) for sentences in (MOST, FEWER))
+
+    def mine(other: Ranks, **rehearsal: bool) -> list[LabStep]:
+        other.rehearsed = bool(rehearsal)
+        return [
+            new for new in _Grader(task, other, **rehearsal).steps() if new.part == step.part and new.title != _LAST
+        ]
+
+    def passes_it(other: Ranks, **rehearsal: bool) -> bool:
+        return passes(new for new in mine(other, **rehearsal) if new.title == step.title)
+
+    def passes_all(other: Ranks) -> bool:
+        rehearsed = step.part == "buckets" or passes_it(other, hasty=hasty)
+        return rehearsed and passes_it(other) and passes(mine(other))
+
+    if most:
+        near, part = led(task, FILE, ranks.codes, anew=True), f"all of part {step.part}"
+        if step.part == "int8":
+            near, part = _beside_right(task, ranks, near), f"{part} but the training, which was not tried"
+        hasty = not passes_it(ranks, hasty=True)  # a look shows the mistake, too
+        most, ranks.rehearsed = most if hasty else most // _SLOWER, False
+        where = in_python(file, skeleton_of(task, FILE), near, lambda: Ranks(file, {}, _LIMITS), passes_all, most, part)
+    steps = few if where else every
+    return ". ".join(text.rstrip(".") for text in (where, steps) if text)
+
+
+def _beside_right(task: GradingTask, ranks: Ranks, near: Led) -> Led:
+    """Returns lines that led to a mistake with int8, those last that also lead to what is right in one step."""
+    grader, lines = _Grader(task, ranks), list(near.lines)
+    for check in (grader.headroom, grader.mean):
+        if passes([LabStep("", "", check)]):
+            right = set(led(task, FILE, ranks.codes, anew=True).lines)
+            lines.sort(key=right.__contains__)
+    return replace(near, lines=lines)
 
 
 class _Grader:
-    def __init__(self, task: GradingTask, ranks: Ranks) -> None:
-        self.ranks = ranks
+    def __init__(self, task: GradingTask, ranks: Ranks, *, hasty: bool = False) -> None:
+        """Makes the checks; ``hasty``: with fewer steps, which shows most mistakes."""
+        self.ranks, self.hasty = ranks, hasty
         self.net = net_of(task.personal)
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
@@ -494,7 +300,7 @@ class _Grader:
             LabStep("int8", "one scale for all ranks", self.scale),
             LabStep("int8", "a quarter of the bytes", self.quarter),
             LabStep("int8", "what rounding took away comes later", self.feedback),
-            LabStep("int8", "the model learns as well", lambda: self.trained("int8", STEPS)),
+            LabStep("int8", _LAST, lambda: self.trained("int8", STEPS)),
         ]
 
     def _run(self, kind: str, sizes: Sequence[int], steps: int, body: Callable[[LabRank, int], None]) -> RanksRun:
@@ -742,7 +548,9 @@ class _Grader:
         random = self.draws.generator("feedback")
         small = (random.uniform(0.2, 0.4, 63) * random.choice((-1, 1), 63)).astype(np.float32) * unit
         gradient = np.concatenate([np.ones(1, np.float32), small])
-        self._comes_later([gradient], _FEW)
+        self._comes_later([gradient], _HASTY if self.hasty else _FEW)
+        if self.hasty:
+            return
         small = (random.uniform(0.35, 0.4, _LARGE) * random.choice((-1, 1), _LARGE)).astype(np.float32) * unit
         small[0] = 1.0
         self._comes_later([small, small[::-1] * np.float32(1 / 16)], _FEWER)

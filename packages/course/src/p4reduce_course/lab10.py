@@ -13,12 +13,19 @@ import numpy as np
 from p4reduce.control_plane.plans import Plan
 from p4reduce.network.jobs.network import Job
 from p4reduce.topologies import Topology
-from p4reduce_course.controllers.diagnose import check_apart, check_cleared, check_entries, check_gone, check_open
+from p4reduce_course.controllers.diagnose import (
+    check_apart,
+    check_cleared,
+    check_entries,
+    check_gone,
+    check_open,
+    peer_of,
+)
+from p4reduce_course.controllers.rehearsal import changed_controller
 from p4reduce_course.controllers.room import Held, Room, Words, drawn, epoch_of, parameters_of, plan_of, told, wired
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
-from p4reduce_course.python_trail import anew_is_right, located
-from p4reduce_course.sandbox.messages import Remote
+from p4reduce_course.python_trail import WrongEntry, anew_is_right, located
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_MS, PS_PER_US
 
@@ -55,6 +62,8 @@ def draw(draws: Draws, name: str) -> LabNetwork:
 TICK_PS: Final = 200 * PS_PER_US
 PATIENCE_PS: Final = 12 * PS_PER_MS
 """virtual time after which a sum counts as stuck; a correct controller needs some 4 ms"""
+_HASTY_PS: Final = 5 * PS_PER_MS
+"""the same, without packets"""
 ELEMENTS: Final = 64 * 400 - 5
 Ask = Callable[..., Any]
 
@@ -117,7 +126,7 @@ class ControllerPlay:
         while self.room.waiting(self.job):
             self.room.advance(self.now + TICK_PS, self.job.endpoints)
             if self.room.waiting(self.job):
-                if self.now > begin + PATIENCE_PS:
+                if self.now > begin + (PATIENCE_PS if self.room.packets else _HASTY_PS):
                     raise self._waits()
                 self.tick()
         self.took_ps = self.now - begin
@@ -134,6 +143,20 @@ class ControllerPlay:
         answer = self._ask("tick", self.ground.network, self.now // PS_PER_US)
         if answer is not None:
             self._change(self._answered("tick", answer))
+
+    def with_lost(self, wrong: Wrong) -> Wrong:
+        """Returns a finding about a question to a dead switch, with the workers that were to be a part of it there."""
+        if not isinstance(wrong, WrongEntry) or wrong.place.how != "asked":
+            return wrong
+        topology, written = self.ground.topology, self.room.sessions.written
+        asked = {row.match["src"] for row in map(peer_of, written) if row is not None}
+        behind = topology.neighbours(wrong.place.switch)
+        lost = [name for name in self.ground.network["workers"] if name in behind and topology.node(name).ip in asked]
+        if not lost:
+            return wrong
+        first, stop, rest = wrong.finding.said.partition(". ")
+        text = f"the entries for it name {' and '.join(lost)}, behind it: no tree has workers of a dead switch"
+        return WrongEntry(f"{first}; {text}{stop}{rest}", wrong.finding.where, wrong.place)
 
     def check_end(self, dead: Collection[str]) -> None:
         """Raises Wrong if a living switch still has entries of an epoch that is over."""
@@ -207,6 +230,8 @@ class ControllerPlay:
 
 
 FILE: Final = "controller.py"
+_CHANGES: Final = 120
+"""most changes of a controller that are tried; each takes some 40 ms"""
 _MOMENTS: Final = 6
 """parts of a sum; a root dies once in each"""
 
@@ -218,8 +243,8 @@ def grade(task: GradingTask) -> Iterator[Check]:
 
 
 class _Grader:
-    def __init__(self, task: GradingTask, code: StudentCode) -> None:
-        self.task, self.code = task, code
+    def __init__(self, task: GradingTask, code: StudentCode, room: type[Room] = Room) -> None:
+        self.task, self.code, self.room = task, code, room
         self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
@@ -229,50 +254,59 @@ class _Grader:
 
     def steps(self) -> list[LabStep]:
         part = 100 // _MOMENTS
+        moments = [
+            self._step(
+                "replace",
+                f"the root dies after {number * part} to {(number + 1) * part} % of a sum",
+                f"moment {number}",
+                lambda play, number=number: self.moment(play, number),  # type: ignore[misc]
+            )
+            for number in range(_MOMENTS)
+        ]
         return [
-            LabStep("start", "nothing dies", lambda: self._played("start", self.quiet)),
-            *(
-                LabStep(
-                    "replace",
-                    f"the root dies after {number * part} to {(number + 1) * part} % of a sum",
-                    lambda number=number: self._played(f"moment {number}", lambda play: self.moment(play, number)),  # type: ignore[misc]
-                )
-                for number in range(_MOMENTS)
-            ),
-            LabStep("replace", "the root dies between two sums", lambda: self._played("between", self.between)),
-            LabStep("again", "the next root dies, too", lambda: self._played("again", self.again)),
-            LabStep("again", "a switch dies while it is written to", lambda: self._played("writing", self.writing)),
-            LabStep("again", "a switch dies that has no part", lambda: self._played("idle", self.idle)),
-            LabStep("again", "one root is left, the first", lambda: self._played("one left", self.first_left)),
-            LabStep("again", "one root is left, the last", lambda: self._played("one left, last", self.last_left)),
-            LabStep("leaf", "a leaf dies, and its workers with it", lambda: self._played("leaf", self.leaf)),
-            LabStep("leaf", "a leaf dies between two sums", lambda: self._played("leaf, idle", self.leaf_between)),
+            self._step("start", "nothing dies", "start", self.quiet),
+            *moments,
+            self._step("replace", "the root dies between two sums", "between", self.between),
+            self._step("again", "the next root dies, too", "again", self.again),
+            self._step("again", "a switch dies while it is written to", "writing", self.writing),
+            self._step("again", "a switch dies that has no part", "idle", self.idle),
+            self._step("again", "one root is left, the first", "one left", self.first_left),
+            self._step("again", "one root is left, the last", "one left, last", self.last_left),
+            self._step("leaf", "a leaf dies, and its workers with it", "leaf", self.leaf),
+            self._step("leaf", "a leaf dies between two sums", "leaf, idle", self.leaf_between),
         ]
 
-    def _played(self, name: str, act: Callable[[ControllerPlay], None]) -> None:
-        """Plays a network. Raises Wrong, the first time with the lines that led to it."""
-        wrong = self._outcome(self.code, name, act)
-        if wrong is not None:
-            raise wrong
+    def _step(self, part: str, title: str, name: str, act: Callable[[ControllerPlay], None]) -> LabStep:
+        """Returns a check that plays a network; its first finding has the lines that led to it."""
 
-    def _told(self, wrong: Wrong, name: str, act: Callable[[ControllerPlay], None]) -> Wrong:
+        def run() -> None:
+            wrong = self._outcome(self.code, name, act, title)
+            if wrong is not None:
+                raise wrong
+
+        return LabStep(part, title, run)
+
+    def _told(self, wrong: Wrong, name: str, act: Callable[[ControllerPlay], None], title: str) -> Wrong:
         """Returns a finding, the first one with the lines that led to it."""
         if self._located:
             return wrong
         self._located = True
         if self._before:
             with StudentCode(Path(self.path)) as code:
-                if self._outcome(code, name, act) is None:
+                if self._outcome(code, name, act, title) is None:
                     return anew_is_right(self.task, FILE, "start", wrong)
-        return located(self.task, FILE, self.code, wrong)
+        place = changed_controller(
+            self.task, FILE, self.code, wrong, title, lambda *given: _Grader(*given).steps(), _CHANGES
+        )
+        return located(self.task, FILE, self.code, wrong, place)
 
-    def _outcome(self, code: StudentCode, name: str, act: Callable[[ControllerPlay], None]) -> Wrong | None:
+    def _outcome(self, code: StudentCode, name: str, act: Callable[[ControllerPlay], None], title: str) -> Wrong | None:
         """Returns what is wrong with a network, in a process of the student's."""
         ground = draw(self.draws, name)
-        with Room(ground.topology, self.held) as room:
+        with self.room(ground.topology, self.held) as room:
 
             def ask(function: str, *arguments: Any) -> Any:
-                return code.call(function, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
+                return room.call(code, function, *arguments)
 
             play = ControllerPlay(ground, room, ask, self.first_epoch, self.path)
             code.begin()
@@ -285,7 +319,7 @@ class _Grader:
                 self._before = play.switches
             except Wrong as wrong:
                 label = re.sub(r"\W+", "-", name)
-                told = self._told(wrong, name, act)
+                told = self._told(play.with_lost(wrong), name, act, title)
                 return code.shown(play.shown(told, self.home, label), self.home, label)
             return None
 

@@ -11,19 +11,18 @@ import ast
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Final
 
-from p4reduce_course.culprit import facts_first, lines_left
+from p4reduce_course.culprit import facts_first, lines_left, passes
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import GradingTask, LabStep
 from p4reduce_course.frame.report import Wrong
+from p4reduce_course.python_change import NUMBER, Led, in_python
 from p4reduce_course.python_code import (
     changed_by,
-    in_python,
     is_cut,
     is_maker,
     is_plain,
@@ -35,6 +34,7 @@ from p4reduce_course.python_code import (
     parts_about,
     read_parts,
 )
+from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.lines import ENTRY, IF, MODULE
 from p4reduce_course.sandbox.process import LineStep, StudentCode
 from p4reduce_course.trail import sentences
@@ -61,13 +61,15 @@ _ABOUT: Final = -0.9
 """the same, of a value that contains the name that is wrong"""
 _FRAMES: Final = 3
 """most lines that an exception passed"""
-_MOST: Final = 6
+MOST: Final = 6
 """most sentences"""
+FEWER: Final = 3
+"""most sentences behind one about the place of the mistake"""
+_LIMITS: Final = ProcessLimits(cpu_s=2)
+"""limits of Python that is searched"""
 _ASKS: Final = ("insert", "delete", "read", "slot", "open")
 _LEAVE: Final = "leave this as it is"
 """stands above what the grader calls"""
-_TWICE: Final = re.compile(r"(?P<switch>\w+): adding (?P<table>\w+)\[(?P<match>[^\]]+)\].*ALREADY_EXISTS")
-"""the refusal of an entry that is there already"""
 _INSERT: Final = "<p4rt.insert>"
 _DELETE: Final = "<p4rt.delete>"
 
@@ -80,7 +82,8 @@ class EntryPlace:
         key: its table and the sorted numbers of its match, or its group; only the table for one that is missing.
         fields: what is wrong in it: names of parameters or of keys; nothing if the entry must not be there.
         action: of one that is missing.
-        how: ``written``: it is wrong or missing; ``deleted``: it must be there, and was deleted.
+        how: ``written``: it is wrong or missing; ``deleted``: it must be there, and was deleted; ``twice``: it was
+            written, and is there already; ``asked``: there is no entry: the switch is dead, and was asked.
     """
 
     switch: str
@@ -105,7 +108,13 @@ def key_of(table: str, *numbers: int) -> str:
 
 
 def trail_of(
-    task: GradingTask, name: str, codes: Sequence[StudentCode], *, anew: bool = False, wrong: Wrong | None = None
+    task: GradingTask,
+    name: str,
+    codes: Sequence[StudentCode],
+    *,
+    anew: bool = False,
+    wrong: Wrong | None = None,
+    most: int = MOST,
 ) -> str:
     """Returns sentences about how the last call of the first process came to its result; empty if nothing is known.
 
@@ -115,29 +124,39 @@ def trail_of(
         codes: processes that have called it.
         anew: whether the call depends on those before it.
         wrong: what is wrong; an entry of a switch is followed from where it was made.
+        most: most sentences.
     """
     try:
         text = (task.answers / name).read_text("utf-8")
     except (OSError, UnicodeDecodeError):
         return ""
-    return where_in_python(text, codes[0].trail(anew=anew), skeleton_of(task, name), wrong) if codes else ""
+    return where_in_python(text, codes[0].trail(anew=anew), skeleton_of(task, name), wrong, most) if codes else ""
 
 
-def lines_of(
+def led(
     task: GradingTask, name: str, codes: Sequence[StudentCode], *, anew: bool = False, wrong: Wrong | None = None
-) -> list[int]:
-    """Returns the lines that have to do with the result of the last call, nearest first; as `trail_of`."""
+) -> Led:
+    """Returns the lines that have to do with the result of the last call, and types of variables; as `trail_of`."""
     try:
         text = (task.answers / name).read_text("utf-8")
         tree = ast.parse(text)
     except (OSError, SyntaxError, ValueError, RecursionError):
-        return []
+        return Led()
     slice_ = _Slice(tree, text.splitlines(), codes[0].trail(anew=anew) if codes else [], set(), most=_SEEN)
     try:
         deque(slice_.parts(wrong), 0)
     except RecursionError:
-        return []
-    return list(dict.fromkeys([*slice_.visited, *sorted(slice_.told)]))
+        return Led()
+    types: dict[str, set[str]] = {}
+    for step in slice_.steps:
+        if step.value:
+            types.setdefault(step.name, set()).add(_type_of(step.value))
+    return Led(list(dict.fromkeys([*slice_.visited, *sorted(slice_.told)])), types)
+
+
+def _type_of(value: str) -> str:
+    """Returns what the text of a value tells of its type."""
+    return NUMBER if value.lstrip("-")[:1].isdigit() else value[0]
 
 
 def searched(
@@ -159,16 +178,23 @@ def searched(
     """
 
     def place(step: LabStep) -> str:
-        lines = lines_of(task, name, [code], anew=anew)
-        where = in_python(task.answers / name, skeleton_of(task, name), step, checks, lines)
+        file = task.answers / name
+
+        def passes_all(other: StudentCode) -> bool:
+            every = checks(other)
+            return passes(new_step for new_step in every if new_step.title == step.title) and passes(every)
+
+        near = led(task, name, [code], anew=anew)
+        where = in_python(file, skeleton_of(task, name), near, lambda: StudentCode(file, _LIMITS), passes_all)
         return where or trail_of(task, name, [code], anew=anew)
 
     return place
 
 
-def located(task: GradingTask, name: str, code: StudentCode, wrong: Wrong) -> Wrong:
-    """Returns a finding about a controller with the lines that led to it."""
-    steps = trail_of(task, name, [code], anew=True, wrong=wrong)
+def located(task: GradingTask, name: str, code: StudentCode, wrong: Wrong, place: str = "") -> Wrong:
+    """Returns a finding about a controller with the lines that led to it; ``place``: the line whose change mends it."""
+    steps = trail_of(task, name, [code], anew=True, wrong=wrong, most=FEWER if place else MOST)
+    steps = ". ".join(text.rstrip(".") for text in (place, steps) if text)
     finding = wrong.finding
     return Wrong(facts_first(finding.said, steps), finding.where, finding.look, finding.files) if steps else wrong
 
@@ -196,7 +222,9 @@ def _kept(tree: ast.Module, function: str) -> list[str]:
     return [name for name in names if not re.search(rf"\b{name}\s*(\.clear\(|=(?!=))|\bdel {name}\b", code)]
 
 
-def where_in_python(text: str, steps: Sequence[LineStep], given: str = "", wrong: Wrong | None = None) -> str:
+def where_in_python(
+    text: str, steps: Sequence[LineStep], given: str = "", wrong: Wrong | None = None, most: int = MOST
+) -> str:
     """Returns sentences about how the last call came to its result; empty if nothing is known.
 
     ``given``: the skeleton, whose lines are followed and not told.
@@ -207,7 +235,7 @@ def where_in_python(text: str, steps: Sequence[LineStep], given: str = "", wrong
         return ""
     slice_ = _Slice(tree, text.splitlines(), steps, lines_left(text.splitlines(), given.splitlines()))
     try:
-        return sentences(slice_.parts(wrong), _MOST) or _gone(text, given)
+        return sentences(slice_.parts(wrong), most) or _gone(text, given)
     except RecursionError:
         return ""
 
@@ -242,7 +270,7 @@ class _Slice:
     left_out: set[int] = field(default_factory=set)
     """lines that were told with a loop that did not take what is wrong"""
     visited: list[int] = field(default_factory=list)
-    """lines of the steps that are followed, nearest first"""
+    """lines of the steps that are followed, and of what is told of them, nearest first"""
     about: str = ""
     """a value that is wrong wherever it is, as the name of a dead switch"""
 
@@ -250,29 +278,9 @@ class _Slice:
         """Yields what led to a mistake; without one, to the result of the last call."""
         self.told = set(self.left)
         if isinstance(wrong, WrongEntry):
-            yield from self._entry(wrong.place)
+            kinds = {"asked": self._asked, "twice": self._twice}
+            yield from kinds.get(wrong.place.how, self._entry)(wrong.place)
             return
-        if wrong is not None and (dead := re.search(r"has asked (\w+), which is dead", wrong.finding.said)):
-            asked = [
-                place
-                for place, step in enumerate(self.steps)
-                if step.name.startswith("<p4rt.") and re.match(rf"\('{dead[1]}'|{dead[1]} ", step.value)
-            ]
-            self.about, self.most = f"'{dead[1]}'", self.most - 1
-            for place in asked[-1:]:
-                yield f"{self._at(self.steps[place].line)} asks it{self._since(place)}"
-                yield from self._followed([place])
-            return
-        if wrong is not None and (twice := _TWICE.search(wrong.finding.said)):
-            numbers = dict(pair.split("=", 1) for pair in twice["match"].split(", "))
-            with suppress(ValueError):
-                key = key_of(twice["table"], *(int(number, 0) for number in numbers.values()))
-                made = self._calls(_INSERT, twice["switch"], key)
-                for at in made[-2:-1]:
-                    yield f"{self._at(self.steps[at].line)} has inserted it before{self._inputs(self._made(at))}"
-                if made:
-                    yield from self._entry(EntryPlace(twice["switch"], key, tuple(f"std.{name}" for name in numbers)))
-                    return
         ends = [place for place, step in enumerate(self.steps) if not step.name and step.above < 0]
         yield from self._followed([at for end in ends[-1:] for at in self._raised(end)])
 
@@ -289,6 +297,25 @@ class _Slice:
         return places[:_FRAMES]
 
     # --- entries of switches
+
+    def _asked(self, dead: EntryPlace) -> Iterator[str]:
+        """Yields what led to a question to a dead switch."""
+        begins = (f"('{dead.switch}'", f"{dead.switch} ")
+        asked = [
+            at for at, step in enumerate(self.steps) if step.name.startswith("<p4rt.") and step.value.startswith(begins)
+        ]
+        self.about, self.most = f"'{dead.switch}'", self.most - 1
+        for at in asked[-1:]:
+            yield f"{self._at(self.steps[at].line)} asks it{self._since(at)}"
+            yield from self._followed([at])
+
+    def _twice(self, place: EntryPlace) -> Iterator[str]:
+        """Yields what led to an entry that was there already."""
+        made = self._calls(_INSERT, place.switch, place.key)
+        for at in made[-2:-1]:
+            yield f"{self._at(self.steps[at].line)} has inserted it before{self._inputs(self._made(at))}"
+        if made:
+            yield from self._entry(place)
 
     def _entry(self, place: EntryPlace) -> Iterator[str]:
         written = self._calls(_INSERT, place.switch, place.key)
@@ -726,6 +753,7 @@ class _Slice:
         """Returns a line with its statement; of a long one that has a line for one of some keys, this line."""
         node = self._node(line) or self._tests.get(line)
         first, last = (node.lineno, last_line(node)) if node is not None else (line, line)
+        self.visited += range(first, last + 1)
         named = [n for n in range(first, last + 1) for key in fields if f'"{key}"' in self.lines[n - 1]]
         if last - first > 1 and named:
             first = last = named[0]

@@ -145,6 +145,11 @@ def _row(entity: Entity, table: str) -> EntryRow | None:
     return EntryRow(match, entity.action.name.rpartition(".")[2], dict(entity.action.args))
 
 
+def peer_of(entity: Entity) -> EntryRow | None:
+    """Returns an entry of table peer; None for any other."""
+    return _row(entity, "peer")
+
+
 def check_entries(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -> None:
     """Raises Wrong with the first error that keeps switches from summing a plan's job along its tree.
 
@@ -479,7 +484,7 @@ def check_untouched(book: Book, plan: Plan, where: str) -> None:
         if touched:
             problem = f"{switch}: {what} of job {plan.job} was deleted or written over while job {plan.job} adds up"
             problem += ": packets that come in between are refused or lost. Do not touch its entries"
-            raise WrongEntry(problem, where, EntryPlace(switch, _key(entity), how="deleted"))
+            raise WrongEntry(problem, where, EntryPlace(switch, entry_key(entity), how="deleted"))
 
 
 def check_order(book: Book, job: int, epoch: int, where: str) -> None:
@@ -491,7 +496,8 @@ def check_order(book: Book, job: int, epoch: int, where: str) -> None:
             raise WrongEntry(problem, where, EntryPlace(switch, key_of("job", job, epoch), how="deleted"))
 
 
-def _key(entity: Entity) -> str:
+def entry_key(entity: Entity) -> str:
+    """Returns the key of an entry, as steps of a trail have it."""
     if isinstance(entity, fy.P4MulticastGroupEntry):
         return f"group {entity.multicast_group_id}"
     assert isinstance(entity, fy.P4TableEntry)  # noqa: S101  (there are no others)

@@ -8,17 +8,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import finsy as fy
 import numpy as np
+from finsy.p4entity import P4Entity
 from numpy.typing import NDArray
 
 from p4reduce.base.errors import ControllerError
 from p4reduce.control_plane.connection import Connection, Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import REASONS, Traffic, add, compare_links
-from p4reduce.control_plane.entries import Entity, P4Program, SlotState, wildcards
+from p4reduce.control_plane.entries import Entity, P4Program, SlotState, key, wildcards
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan
 from p4reduce.control_plane.plans.problem import TreeLayout
 from p4reduce.control_plane.resources import Resources
@@ -30,11 +31,12 @@ from p4reduce.topologies.model import Hop
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, EndpointState
 from p4reduce.workers.wire import PacketType, headers, pack
-from p4reduce_course.controllers.diagnose import Book, replicas_of
+from p4reduce_course.controllers.diagnose import Book, entry_key, replicas_of
 from p4reduce_course.frame.lab import Draws
 from p4reduce_course.frame.report import LOOK, TooSlow, Wrong, counted
 from p4reduce_course.python_trail import EntryPlace, WrongEntry
-from p4reduce_course.sandbox.process import Untold
+from p4reduce_course.sandbox.messages import Remote
+from p4reduce_course.sandbox.process import StudentCode, Untold
 from p4switch.base.event_loop import EventLoopThread
 from p4switch.base.values import PS_PER_MS, PS_PER_US
 from p4switch.tables import Lpm, Match
@@ -60,6 +62,25 @@ _NONCE: Final = (Lpm(0, 32),)
 _SHAPE: Final = "an entry is {'table', 'match', 'action', 'params'} or {'group', 'replicas'}; the skeleton makes them"
 
 
+class SwitchLink(Protocol):
+    """What a controller's session asks of a switch; every method raises ControllerError."""
+
+    async def close(self) -> None:
+        """Disconnects."""
+
+    async def insert(self, entities: Sequence[Entity]) -> None:
+        """Adds all entries, or none after an error."""
+
+    async def delete(self, entities: Sequence[Entity]) -> None:
+        """Removes entries; missing entries are no error."""
+
+    async def read(self, entities: Sequence[P4Entity]) -> list[P4Entity]:
+        """Returns the entries that some patterns name."""
+
+    async def read_register(self, register: str, index: int) -> int | None:
+        """Returns a cell of a register."""
+
+
 class Sessions:
     """The connections of one controller to the switches of a network.
 
@@ -69,6 +90,7 @@ class Sessions:
         dead: switches that no longer answer.
         asked_dead: number of calls to each dead switch.
         writing: called with a switch that is about to be written to.
+        written: the entries of the last call, if it writes any.
     """
 
     def __init__(self, targets: Iterable[Target], program: P4Program, passing: Callable[[int], None]) -> None:
@@ -79,15 +101,18 @@ class Sessions:
         self.asked_dead: dict[str, int] = {}
         self.writing: Callable[[str], None] = lambda _: None
         self._targets = {target.name: target for target in targets}
-        self._schema = fy.P4Schema(program.info, program.json)
+        self._schema = program.schema
         self._loop = EventLoopThread("p4reduce-lab-controller")
-        self._open: dict[str, Connection] = {}
+        self.written: Sequence[Entity] = ()
+        self._open: dict[str, SwitchLink] = {}
+        self._refusal: tuple[str, EntryPlace] | None = None  # text of the last call's error, and the entry
         self._calls = 0
         self._passing = passing
 
     def service(self, method: str, *arguments: Any, **named: Any) -> Any:
         """Answers a call from the student's code; see :data:`~p4reduce_course.sandbox.process.Service`."""
         self._calls += 1
+        self.written, self._refusal = (), None
         if self._calls > CALLS:
             raise Wrong(f"the controller made more than {CALLS} calls of p4rt: does a loop never end?")
         known: dict[str, Callable[..., Any]] = {
@@ -118,26 +143,53 @@ class Sessions:
         self._answers(switch)
         if switch in self._open:
             raise Untold(f"{switch}: is open already")
-        connection = Connection(target, self._schema, deadline_s=_DEADLINE_S, election_id=election_id)
         try:
-            self._loop.run(connection.open(keep=True))
+            self._open[switch] = self._linked(target, election_id)
         except ControllerError as error:
-            self._loop.run(connection.close())
             raise self._refused(
                 target, error, "; an older controller holds it: open it with a higher election id"
             ) from None
-        self._open[switch] = connection
         self.highest[switch] = election_id
 
+    def _linked(self, target: Target, election_id: int) -> SwitchLink:
+        """Returns an open connection to a switch. Raises ControllerError."""
+        connection = Connection(target, self._schema, deadline_s=_DEADLINE_S, election_id=election_id)
+        try:
+            self._loop.run(connection.open(keep=True))
+        except ControllerError:
+            self._loop.run(connection.close())
+            raise
+        return connection
+
     def _insert(self, switch: str, entries: Any) -> None:
-        entities = self._entities(entries, whole=True)
+        self.written = entities = self._entities(entries, whole=True)
         self.writing(switch if isinstance(switch, str) else "")
         target, connection = self._connected(switch)
         try:
             self._loop.run(connection.insert(entities))
         except ControllerError as error:
-            raise self._refused(target, error) from None
+            refused = self._refused(target, error)
+            if (place := self._there(switch, entities)) is not None:
+                self._refusal = str(refused), place
+            raise refused from None
         self.book.add(switch, entities)
+
+    def _there(self, switch: str, entities: Sequence[Entity]) -> EntryPlace | None:
+        """Returns the first of some entries that the controller has written before, or twice at once."""
+        known = set(self.book.held.get(switch, {}))
+        for entity in entities:
+            if key(entity) in known:
+                keys = self._schema.tables[entity.table_id].match_fields if isinstance(entity, fy.P4TableEntry) else ()
+                names = tuple(field.name for field in keys) or ("group",)
+                return EntryPlace(switch, entry_key(entity), names, how="twice")
+            known.add(key(entity))
+        return None
+
+    def about(self, wrong: Wrong) -> Wrong:
+        """Returns what ended a call of the student's, with the entry if the error of an entry ended it."""
+        if self._refusal is None or self._refusal[0] not in wrong.finding.said:
+            return wrong
+        return WrongEntry(wrong.finding.said, wrong.finding.where, self._refusal[1])
 
     def _delete(self, switch: str, entries: Any) -> None:
         entities = self._entities(entries, whole=False)
@@ -176,7 +228,7 @@ class Sessions:
             raise Untold(f"there is no switch {switch!r:.40}; there are {', '.join(self._targets)}")
         return self._targets[switch]
 
-    def _connected(self, switch: Any) -> tuple[Target, Connection]:
+    def _connected(self, switch: Any) -> tuple[Target, SwitchLink]:
         target = self._target(switch)
         self._answers(switch)
         if switch not in self._open:
@@ -190,9 +242,8 @@ class Sessions:
             self.asked_dead[switch] = self.asked_dead.get(switch, 0) + 1
             if self.asked_dead[switch] > PATIENCE:
                 problem = f"the controller has asked {switch}, which is dead, more than {PATIENCE} times"
-                raise Wrong(
-                    f"{problem}: waiting for ever. Leave out a switch that does not answer; do not ask it again"
-                )
+                problem += ": waiting for ever. Leave out a switch that does not answer; do not ask it again"
+                raise WrongEntry(problem, "", EntryPlace(switch, "", how="asked"))
             raise Untold(f"{switch}: UNAVAILABLE: no answer within 1 ms; is the switch running?")
 
     def _entities(self, entries: Any, *, whole: bool) -> list[Entity]:
@@ -385,7 +436,10 @@ class Room:
 
     Attributes:
         deaths: (virtual time in picoseconds, switch), in order: switches that will die.
+        packets: whether packets travel.
     """
+
+    packets = True
 
     def __init__(self, topology: Topology, held: Held, *, edges: bool = True) -> None:
         program = bundled(LANES)
@@ -397,7 +451,7 @@ class Room:
             older = Controller(topology, targets, program, election_id=held.election, deadline_s=_DEADLINE_S, keep=True)
             opened.enter_context(older)
             for switch in topology.switches:
-                older.insert(switch.name, _taken(topology, switch.name, held))
+                older.insert(switch.name, taken(topology, switch.name, held))
                 if not edges:
                     entries = older.read(wildcards(["edge"]))[switch.name]
                     older.delete(switch.name, [entry for entry in entries if isinstance(entry, Entity)])
@@ -435,6 +489,13 @@ class Room:
             if switch in (link.a, link.b):
                 for hop in ((link.a, link.port_a), (link.b, link.port_b)):
                     self.network.fabric.set_faults(hop, _CUT)
+
+    def call(self, code: StudentCode, name: str, *arguments: Any) -> Any:
+        """Calls a function of a student's controller, which asks this room's switches. Raises Wrong."""
+        try:
+            return code.call(name, *arguments, Remote("p4rt"), services={"p4rt": self.sessions.service})
+        except Wrong as wrong:
+            raise self.sessions.about(wrong) from None
 
     # --- for findings
 
@@ -570,7 +631,7 @@ def drawn(random: np.random.Generator, workers: int, elements: int) -> tuple[lis
     return inputs, np.sum(inputs, axis=0, dtype=np.int32)
 
 
-def _taken(topology: Topology, switch: str, held: Held) -> list[Entity]:
+def taken(topology: Topology, switch: str, held: Held) -> list[Entity]:
     """Returns groups and replication ids that the older controller holds."""
     node = topology.node(topology.neighbours(switch)[0])
     entities: list[Entity] = [
@@ -637,6 +698,8 @@ def packet(
 
 def check_refused(room: Room, forgery: Forgery, where: str) -> None:
     """Sends the packet. Raises Wrong unless the right switch refuses it once, for the right reason."""
+    if not room.packets:
+        return
     before = room.refused()
     room.network.fabric.send(forgery.host, forgery.frame)
     room.network.advance(room.network.now + _WHILE_PS)

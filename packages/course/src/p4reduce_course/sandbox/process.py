@@ -123,6 +123,8 @@ class Apart(Closable, ABC):
         self._calls: list[_Call] = []
         self._last = _Call("", (), [])
         self._given: list[Any] = []  # answers to the questions of this call
+        self._made = 0  # calls
+        self._trails: tuple[int, bool, list[LineStep]] | None = None  # the last one, by calls
 
     def call(self, name: str, *arguments: Any, services: Mapping[str, Service] | None = None) -> Any:
         """Calls a function of the student's code; returns its result. Raises Wrong."""
@@ -130,6 +132,7 @@ class Apart(Closable, ABC):
         self._asked = 0
         self._given = list[Any]()
         if name not in (LOAD, TRAIL):
+            self._made += 1
             self._last = _Call(name, arguments, self._given)
             if len(self._calls) < _REPEATED:
                 self._calls.append(self._last)
@@ -375,8 +378,13 @@ class StudentCode(Apart):
 
         ``anew``: repeats all calls since `begin`, with the same answers, because the last one depends on them.
         """
+        if self._trails is not None and self._trails[:2] == (self._made, anew):
+            return self._trails[2]
+        self._trails = self._made, anew, self._repeated(list(self._calls) if anew else [self._last])
+        return self._trails[2]
+
+    def _repeated(self, calls: Sequence[_Call]) -> list[LineStep]:
         steps: list[LineStep] = []
-        calls = list(self._calls) if anew else [self._last]
         with StudentCode(self.file, self.limits) as other:
             try:
                 for call in calls:
@@ -398,6 +406,7 @@ class StudentCode(Apart):
 
     def begin(self) -> None:
         """Forgets earlier calls: `shown` repeats those from here on."""
+        self._made += 1
         self._calls.clear()
 
     def shown(self, wrong: Wrong, home: Path, name: str) -> Wrong:
