@@ -27,7 +27,7 @@ from p4reduce.control_plane.placement import Placement
 from p4reduce.control_plane.placement.policies import order_named, work
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import NetworkState, Policy
-from p4switch.base.safe_yaml import one_line
+from p4switch.base.values import one_line
 
 # The queue, which gives the next waiting task to try.
 

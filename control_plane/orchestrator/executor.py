@@ -23,7 +23,8 @@ from p4reduce.control_plane.scheduling.task import MAX_PS, Task
 from p4reduce.topologies import Link, Topology, format_delay, parse_delay
 from p4reduce.topologies.model import Hop
 from p4switch.base.files import read_text
-from p4switch.base.safe_yaml import YamlError, one_line, read_yaml
+from p4switch.base.safe_yaml import YamlError, read_yaml
+from p4switch.base.values import one_line
 
 # The computing manager: which host runs which models, its load, and how long training and adding up take.
 

@@ -16,7 +16,7 @@ from p4reduce.control_plane.scheduling.task import Task, WantedHosts
 from p4reduce.control_plane.tdm.schedule import Schedule
 from p4reduce.topologies import Link
 from p4reduce.topologies.model import Hop
-from p4switch.base.safe_yaml import one_line
+from p4switch.base.values import one_line
 
 # Rows of the database as objects. An unreadable row becomes an object with the reason and a substitute for its task.
 

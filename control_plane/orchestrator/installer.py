@@ -34,7 +34,7 @@ from p4reduce.control_plane.scheduling.task import CHOOSERS, Budget, Selection, 
 from p4reduce.control_plane.scheduling.view import DIRECTIONS, NetworkState, Policy, TreeDecision, consumed
 from p4reduce.topologies import Topology, format_rate
 from p4reduce.topologies.model import Hop
-from p4switch.base.safe_yaml import one_line
+from p4switch.base.values import one_line
 
 # Comparison of the entries in switches, read over P4Runtime, with the plans.
 

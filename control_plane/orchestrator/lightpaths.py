@@ -22,7 +22,7 @@ from p4reduce.control_plane.scheduling.task import MAX_BPS, Task
 from p4reduce.control_plane.scheduling.view import NetworkState, TreeDecision
 from p4reduce.topologies import Link
 from p4reduce.topologies.wdm import Wdm
-from p4switch.base.safe_yaml import one_line
+from p4switch.base.values import one_line
 
 _WORD: Final = 4
 """bytes of a number"""

@@ -31,8 +31,7 @@ from p4reduce.control_plane.scheduling.task import MAX_PS
 from p4reduce.control_plane.scheduling.view import NetworkState
 from p4reduce.topologies import Topology, to_yaml
 from p4reduce.topologies.model import Hop
-from p4switch.base.safe_yaml import one_line
-from p4switch.base.values import PS_PER_S
+from p4switch.base.values import PS_PER_S, one_line
 
 # Forecasts of load: the other traffic that links will carry when a decision has taken effect.
 

@@ -26,7 +26,7 @@ from p4reduce.control_plane.orchestrator.options import ENDED, PlanPhase, TaskRe
 from p4reduce.control_plane.placement import reads
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.task import Task, WantedHosts
-from p4switch.base.safe_yaml import one_line
+from p4switch.base.values import one_line
 
 # Orders to the executor.
 

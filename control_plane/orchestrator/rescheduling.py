@@ -16,7 +16,7 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import NetworkState, Policy, TreeDecision
 from p4reduce.topologies.model import Hop
-from p4switch.base.safe_yaml import one_line
+from p4switch.base.values import one_line
 
 # A running task that has lost a worker, or all of its trees: `on_failure` (docs/faults.md).
 #

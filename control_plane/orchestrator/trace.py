@@ -23,7 +23,8 @@ from p4reduce.control_plane.scheduling.task import (
 )
 from p4reduce.topologies import format_delay, format_rate, parse_delay, parse_rate
 from p4switch.base.files import read_text
-from p4switch.base.safe_yaml import YamlError, one_line, read_yaml
+from p4switch.base.safe_yaml import YamlError, read_yaml
+from p4switch.base.values import one_line
 
 COLUMNS: Final = (
     "name",

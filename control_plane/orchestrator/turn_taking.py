@@ -47,8 +47,7 @@ from p4reduce.control_plane.tdm.switched import join
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop, TopologyError
 from p4reduce.topologies.optical import Joined, joined, lay_circuits, uplinks, view
-from p4switch.base.safe_yaml import one_line
-from p4switch.base.values import PS_PER_S
+from p4switch.base.values import PS_PER_S, one_line
 
 # Tasks and the network of an orchestrator in the terms of the TDM schedulers.
 

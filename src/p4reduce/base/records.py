@@ -21,8 +21,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args, overload
 
 from p4reduce.base.errors import BadInput
-from p4switch.base.safe_yaml import one_line
-from p4switch.base.values import short
+from p4switch.base.values import one_line, short
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, TypeAdapter, ValidationError, ValidationInfo

@@ -27,8 +27,7 @@ from p4reduce.group.backend import COMPUTE as COMPUTED
 from p4reduce.group.backend import ParticipantTrace, TimeSpan, Wait
 from p4reduce.runs.workload import Communication, RankTrace, TraceError, TraceNode, Workload, check
 from p4switch.base.files import open_file, read_bytes
-from p4switch.base.safe_yaml import one_line
-from p4switch.base.values import PS_PER_US
+from p4switch.base.values import PS_PER_US, one_line
 
 METADATA, COMPUTE, SEND, RECV, COLLECTIVE = 1, 4, 5, 6, 7
 NODE_TYPES: Final = {

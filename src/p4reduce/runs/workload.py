@@ -11,8 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
 from p4reduce.base.errors import BadInput
-from p4switch.base.safe_yaml import one_line
-from p4switch.base.values import PS_PER_S
+from p4switch.base.values import PS_PER_S, one_line
 
 
 class TraceError(BadInput, ValueError):

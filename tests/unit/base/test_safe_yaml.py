@@ -8,8 +8,8 @@ from p4reduce.base.errors import BadInput
 from p4reduce.control_plane.orchestrator import TaskError, read_trace
 from p4reduce.runs import settings
 from p4reduce.topologies import TopologyError, load, parse_delay, parse_rate
-from p4switch.base.safe_yaml import DEPTH_LIMIT, YamlError, one_line, read_yaml
-from p4switch.base.values import short
+from p4switch.base.safe_yaml import DEPTH_LIMIT, YamlError, read_yaml
+from p4switch.base.values import one_line, short
 from p4switch.trace.entries import EntriesError, parse_document
 
 

@@ -16,8 +16,8 @@ from p4reduce.play.priorities.description import Description, JobDescription, wi
 from p4reduce.play.priorities.governed import Governed, Governing, JobAlone, Knowledge, run_governed
 from p4reduce.play.priorities.run import JobResult, run
 from p4switch.base.files import read_text
-from p4switch.base.safe_yaml import YamlError, one_line, read_yaml
-from p4switch.base.values import parse_delay, short
+from p4switch.base.safe_yaml import YamlError, read_yaml
+from p4switch.base.values import one_line, parse_delay, short
 
 # Files of jobs that share a network: YAML, with an example from ``p4reduce example priorities``.
 

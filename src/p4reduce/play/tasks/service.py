@@ -34,7 +34,7 @@ from p4reduce.topologies import Topology
 from p4reduce.topologies.files import build, describe
 from p4reduce.topologies.model import Hop
 from p4switch.base.closing import Closable
-from p4switch.base.safe_yaml import one_line
+from p4switch.base.values import one_line
 
 # Requests to an executor in another process and its answers, as plain data in messages of ``group/remote.py``.
 

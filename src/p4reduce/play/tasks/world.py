@@ -36,7 +36,7 @@ from p4reduce.play.tasks.task_run import AttemptFiles, OpenSwap, TaskRounds, Tas
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4switch.base.closing import Closable
-from p4switch.base.safe_yaml import one_line
+from p4switch.base.values import one_line
 
 # Reports of an executor, numbered from 1 on, kept until the caller has stored them.
 

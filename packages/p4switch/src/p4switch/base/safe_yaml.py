@@ -4,13 +4,14 @@ PyYAML's safe loader constructs no objects, but it expands aliases (nine lines o
 accepts numbers of a million digits, and recurses as deep as a file nests.
 """
 
-import re
 from collections.abc import Hashable
 from typing import Any, Final
 
 import yaml
 
-from p4switch.base.values import short
+from p4switch.base.values import one_line, short
+
+__all__ = ["PlainNodes", "YamlError", "one_line", "read_yaml"]
 
 SIZE_LIMIT: Final = 16 << 20
 """default limit on the characters of a document"""
@@ -18,8 +19,6 @@ DEPTH_LIMIT: Final = 64
 """deepest nesting of lists and mappings"""
 NUMBER_LIMIT: Final = 64
 """limit on the characters of a value that is not text: converting YAML's base-60 numbers takes quadratic time"""
-_NAMELESS: Final = re.compile(r'\s+in "<(?:unicode|byte) string>",')
-"""PyYAML's name for a document without a file; the caller knows the file"""
 _TEXT: Final = "tag:yaml.org,2002:str"
 
 
@@ -90,9 +89,3 @@ def read_yaml(text: str, *, limit: int = SIZE_LIMIT) -> Any:
             loader.dispose()
     except Exception as error:  # bad values for a tag raise anything: `!!bool x` is a KeyError
         raise YamlError(f"is not YAML: {one_line(error)}") from None
-
-
-def one_line(error: object, most: int = 300) -> str:
-    """Return an error's text on one line, cut if it is longer than ``most`` characters."""
-    text = " ".join(_NAMELESS.sub(",", str(error)).split())
-    return text if len(text) <= most else text[: most - 1] + "…"

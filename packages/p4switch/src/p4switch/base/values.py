@@ -157,6 +157,16 @@ def short(value: object) -> str:
         return "a number of thousands of digits"  # Python refuses to write more than 4,300
 
 
+_NAMELESS: Final = re.compile(r'\s+in "<(?:unicode|byte) string>",')
+"""PyYAML's name for a document without a file; the caller knows the file"""
+
+
+def one_line(error: object, most: int = 300) -> str:
+    """Return an error's text on one line, cut if it is longer than ``most`` characters."""
+    text = " ".join(_NAMELESS.sub(",", str(error)).split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 # Rates, delays and counts as people write them ('10G', '1us', '64k') and as integers (bit/s, ps).
 
 

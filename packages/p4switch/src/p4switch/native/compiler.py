@@ -8,8 +8,6 @@ the old code after that file changes (Numba documentation, "Notes on caching").
 import ctypes
 import functools
 import hashlib
-import importlib
-import importlib.metadata
 import operator
 import os
 import re
@@ -27,16 +25,6 @@ import numpy as np
 from p4switch.native import objects
 
 # Placeholders in modules that a process imports without Numba.
-
-
-class LateModule:
-    """Imports a module when one of its names is first used."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(self._name), name)
 
 
 class Late:
@@ -85,7 +73,9 @@ def source_key(folder: Path, package: Path = _PACKAGE) -> str:
     they import, directly or not, from the folder's own package and from this one (``package``), because constants are
     compiled in. Imports within functions do not count.
     """
-    digest = hashlib.sha256(f"{importlib.metadata.version('numba')} {objects.version()}".encode())
+    from importlib.metadata import version  # noqa: PLC0415  (slow, and not needed where no machine code runs)
+
+    digest = hashlib.sha256(f"{version('numba')} {objects.version()}".encode())
     for path in sorted(_sources(folder, package)):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4switch.base.values import NS_PER_S
-from p4switch.native.compiler import Compiler, Late, LateModule
+from p4switch.native.compiler import Compiler, Late
+from p4switch.native.objects import LateModule
 
 _numba: Any = LateModule("numba")
 types: Any = LateModule("numba.core.types")

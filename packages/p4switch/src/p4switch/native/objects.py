@@ -17,11 +17,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import finalize
 
-import llvmlite
-import llvmlite.binding as llvm
-
 if TYPE_CHECKING:
     from p4switch.native.compiler import Entry
+
+
+class LateModule:
+    """Imports a module when one of its names is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._name), name)
+
+
+# Many processes that import this run no machine code: ranks, whose sums are the coordinator's work.
+llvmlite: Any = LateModule("llvmlite")
+llvm: Any = LateModule("llvmlite.binding")
 
 
 # LLVM: from IR text to machine code in memory. Object code from here may be kept on disk for this very processor.

@@ -10,8 +10,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from p4switch.base.files import read_text
-from p4switch.base.safe_yaml import PlainNodes, one_line
-from p4switch.base.values import ValueProblem, find_name, parse_number
+from p4switch.base.safe_yaml import PlainNodes
+from p4switch.base.values import ValueProblem, find_name, one_line, parse_number
 from p4switch.device import Device
 from p4switch.program import Program
 from p4switch.program.actions import Action, MatchKey, MatchTable
