@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from p4reduce.base.errors import BadInput
 from p4reduce.workers.kernels.endpoint import deadline, expire, receive, resume, status, transmit
 from p4switch import abi
-from p4switch.native.late import LateModule
 from p4switch.native.memory import intrinsic, ir, types
+from p4switch.native.objects import LateModule
 
 
 class FabricError(BadInput, ValueError):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from p4switch.base.values import NS_PER_S
 from p4switch.native.compiler import Compiler, Late
-from p4switch.native.late import LateModule
+from p4switch.native.objects import LateModule
 
 _numba: Any = LateModule("numba")
 types: Any = LateModule("numba.core.types")

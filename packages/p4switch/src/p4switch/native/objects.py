@@ -17,10 +17,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import finalize
 
-from p4switch.native.late import LateModule
-
 if TYPE_CHECKING:
     from p4switch.native.compiler import Entry
+
+
+class LateModule:
+    """Imports a module when one of its names is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._name), name)
+
 
 # Many processes that import this run no machine code: ranks, whose sums are the coordinator's work.
 llvmlite: Any = LateModule("llvmlite")
