@@ -198,7 +198,7 @@ _OFF: Final = 0.2
 """largest relative error of the largest gradient, which error feedback hardly changes"""
 _FEW: Final = 20
 """steps within which rounding errors must be added"""
-_HASTY: Final = 8
+_HASTY: Final = 6
 """the same, of a look at changed code"""
 _LARGE: Final = 40_000
 """elements of a tensor that usually fills a bucket alone"""
@@ -260,11 +260,15 @@ def _place(task: GradingTask, ranks: Ranks, step: LabStep) -> str:
 
     if most:
         near, part = led(task, FILE, ranks.codes, anew=True), f"all of part {step.part}"
+        other = Ranks(file, {}, _LIMITS)  # not those that are graded: a look must not change what comes after it
         if step.part == "int8":
-            near, part = _beside_right(task, ranks, near), f"{part} but the training, which was not tried"
-        hasty = not passes_it(ranks, hasty=True)  # a look shows the mistake, too
-        most, ranks.rehearsed = most if hasty else most // _SLOWER, False
-        where = in_python(file, skeleton_of(task, FILE), near, lambda: Ranks(file, {}, _LIMITS), passes_all, most, part)
+            near, part = _beside_right(task, other, near), f"{part} but the training, which was not tried"
+        hasty = not passes_it(other, hasty=True)  # a look shows the mistake, too
+        spare, most = [other], most if hasty else most // _SLOWER
+        where = in_python(
+            file, skeleton_of(task, FILE), near, lambda: spare.pop() if spare else Ranks(file, {}, _LIMITS),
+            passes_all, most, part,
+        )  # fmt: skip
     steps = few if where else every
     return ". ".join(text.rstrip(".") for text in (where, steps) if text)
 
