@@ -19,13 +19,13 @@ from typing import Any, Final, Protocol, TypeGuard, TypeVar
 from p4reduce_course.culprit import SHOWN, Edit, culprit
 from p4reduce_course.frame.report import Wrong
 
-MOST: Final = 200
+MOST: Final = 260
 """most changes that are tried"""
 _LONGEST_S: Final = 12.0
 """most seconds of this process's processor time, which only a machine that is far too slow reaches before `MOST`"""
 _KINDS: Final = 4
 """kinds of changes of Python"""
-_ENDED: Final = 2
+_ENDED: Final = 3
 """processes that may end before the search does"""
 _NEAR: Final = 3
 """lines of the trail that are as much as a kind"""
