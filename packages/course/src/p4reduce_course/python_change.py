@@ -422,9 +422,9 @@ def _with_names(node: ast.AST, own: Sequence[str], numbers: Sequence[str]) -> It
         case ast.Subscript(slice=slice_) if not isinstance(slice_, ast.Slice):
             yield from ((2, node, "slice", _At(slice_, name)) for name in new)
             if isinstance(slice_, ast.Name):
-                one = ast.Constant(1)
+                step = ast.Constant(1)
                 yield from (
-                    (2, node, "slice", _At(slice_, ast.BinOp(slice_, how(), one))) for how in (ast.Add, ast.Sub)
+                    (2, node, "slice", _At(slice_, ast.BinOp(slice_, how(), step))) for how in (ast.Add, ast.Sub)
                 )
         case ast.Call(args=given):
             for place, argument in enumerate(given):
