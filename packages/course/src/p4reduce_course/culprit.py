@@ -72,11 +72,11 @@ def culprit(path: Path, edits: Iterable[Edit], mends: Callable[[str], bool], wha
 
 
 def passes(steps: Iterable[LabStep]) -> bool:
-    """Returns whether all checks pass."""
+    """Returns whether all checks pass; what the grader itself cannot check does not."""
     try:
         for step in steps:
             step.run()
-    except Wrong:
+    except Exception:  # a failure of the grader at changed code costs no check its finding
         return False
     return True
 

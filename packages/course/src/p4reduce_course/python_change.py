@@ -19,13 +19,13 @@ from typing import Any, Final, Protocol, TypeGuard, TypeVar
 from p4reduce_course.culprit import SHOWN, Edit, culprit
 from p4reduce_course.frame.report import Wrong
 
-MOST: Final = 200
+MOST: Final = 260
 """most changes that are tried"""
 _LONGEST_S: Final = 12.0
 """most seconds of this process's processor time, which only a machine that is far too slow reaches before `MOST`"""
 _KINDS: Final = 4
 """kinds of changes of Python"""
-_ENDED: Final = 2
+_ENDED: Final = 3
 """processes that may end before the search does"""
 _NEAR: Final = 3
 """lines of the trail that are as much as a kind"""
@@ -422,9 +422,9 @@ def _with_names(node: ast.AST, own: Sequence[str], numbers: Sequence[str]) -> It
         case ast.Subscript(slice=slice_) if not isinstance(slice_, ast.Slice):
             yield from ((2, node, "slice", _At(slice_, name)) for name in new)
             if isinstance(slice_, ast.Name):
-                one = ast.Constant(1)
+                step = ast.Constant(1)
                 yield from (
-                    (2, node, "slice", _At(slice_, ast.BinOp(slice_, how(), one))) for how in (ast.Add, ast.Sub)
+                    (2, node, "slice", _At(slice_, ast.BinOp(slice_, how(), step))) for how in (ast.Add, ast.Sub)
                 )
         case ast.Call(args=given):
             for place, argument in enumerate(given):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -180,3 +181,24 @@ def last_line(node: ast.stmt) -> int:
     """Returns the last line of a statement, or of the head of one that has a body."""
     body = getattr(node, "body", None)
     return max(node.lineno, body[0].lineno - 1) if body else node.end_lineno or node.lineno
+
+
+_LEAVE: Final = "leave this as it is"
+"""stands above what the grader calls"""
+
+
+def gone_from(text: str, given: str) -> str:
+    """Returns which line of the part that the grader calls is not the skeleton's; empty if all of it is there."""
+    _, _, kept = given.partition(_LEAVE)
+    own = {line.strip() for line in text.splitlines()}
+    gone = [line.strip() for line in kept.splitlines()[1:] if line.strip() and line.strip() not in own]
+    return f"The line '{gone[0]}' of the skeleton is not there: the grader calls that part; {_LEAVE}" if gone else ""
+
+
+def kept_by(tree: ast.Module, function: str) -> list[str]:
+    """Returns variables of a module that hold something from call to call, and that a function does not set anew."""
+    holds = [node for node in tree.body if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant)]
+    names = [target.id for node in holds for target in node.targets if isinstance(target, ast.Name)]
+    begins = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
+    code = "\n".join(ast.unparse(node) for node in begins)
+    return [name for name in names if not re.search(rf"\b{name}\s*(\.clear\(|=(?!=))|\bdel {name}\b", code)]

@@ -23,10 +23,12 @@ from p4reduce_course.frame.report import Wrong
 from p4reduce_course.python_change import NUMBER, Led, in_python
 from p4reduce_course.python_code import (
     changed_by,
+    gone_from,
     is_cut,
     is_maker,
     is_plain,
     is_set_by,
+    kept_by,
     last_line,
     name_called,
     names_in,
@@ -68,8 +70,6 @@ FEWER: Final = 3
 _LIMITS: Final = ProcessLimits(cpu_s=2)
 """limits of Python that is searched"""
 _ASKS: Final = ("insert", "delete", "read", "slot", "open")
-_LEAVE: Final = "leave this as it is"
-"""stands above what the grader calls"""
 _INSERT: Final = "<p4rt.insert>"
 _DELETE: Final = "<p4rt.delete>"
 
@@ -208,18 +208,9 @@ def anew_is_right(task: GradingTask, name: str, function: str, wrong: Wrong) -> 
         tree = ast.parse((task.answers / name).read_text("utf-8"))
     except (OSError, UnicodeDecodeError, SyntaxError, ValueError, RecursionError):
         tree = ast.Module([], [])
-    if kept := _kept(tree, function):
+    if kept := kept_by(tree, function):
         text += f". {function} does not empty {', '.join(kept)}"
     return Wrong(text, wrong.finding.where, wrong.finding.look, wrong.finding.files)
-
-
-def _kept(tree: ast.Module, function: str) -> list[str]:
-    """Returns variables of a module that hold something from call to call, and that a function does not set anew."""
-    holds = [node for node in tree.body if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant)]
-    names = [target.id for node in holds for target in node.targets if isinstance(target, ast.Name)]
-    begins = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
-    code = "\n".join(ast.unparse(node) for node in begins)
-    return [name for name in names if not re.search(rf"\b{name}\s*(\.clear\(|=(?!=))|\bdel {name}\b", code)]
 
 
 def where_in_python(
@@ -235,17 +226,9 @@ def where_in_python(
         return ""
     slice_ = _Slice(tree, text.splitlines(), steps, lines_left(text.splitlines(), given.splitlines()))
     try:
-        return sentences(slice_.parts(wrong), most) or _gone(text, given)
+        return sentences(slice_.parts(wrong), most) or gone_from(text, given)
     except RecursionError:
         return ""
-
-
-def _gone(text: str, given: str) -> str:
-    """Returns which line of the part that the grader calls is not the skeleton's; empty if all of it is there."""
-    _, _, kept = given.partition(_LEAVE)
-    own = {line.strip() for line in text.splitlines()}
-    gone = [line.strip() for line in kept.splitlines()[1:] if line.strip() and line.strip() not in own]
-    return f"The line '{gone[0]}' of the skeleton is not there: the grader calls that part; {_LEAVE}" if gone else ""
 
 
 @dataclass(frozen=True)
