@@ -59,7 +59,7 @@ NUMBER: Final = "0"
 """the type of numbers; that of other values is the first character of their text"""
 
 
-class Tried(Protocol):
+class TextRunner(Protocol):
     """Something that runs a student's Python, and another text in its place."""
 
     @property
@@ -73,7 +73,7 @@ class Tried(Protocol):
         """Ends its process."""
 
 
-T = TypeVar("T", bound=Tried)
+T = TypeVar("T", bound=TextRunner)
 
 
 def in_python(
