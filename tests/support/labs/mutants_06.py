@@ -62,6 +62,17 @@ MUTANTS = [
         ("of equal ones the one at the lowest port",),
         "tree",
     ),
+    *(
+        Mutant(
+            f"of equal parents the {order} name",
+            F,
+            "sorted(neighbours(network, switch).items())",
+            f"sorted(neighbours(network, switch).items(), key=lambda pair: pair[1], reverse={reverse})",
+            ("of equal ones the one at the lowest port",),
+            "tree",
+        )
+        for order, reverse in (("first", False), ("last", True))
+    ),
     Mutant(
         "switches without workers",
         F,

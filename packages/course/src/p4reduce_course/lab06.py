@@ -12,7 +12,7 @@ import numpy as np
 from p4reduce.control_plane.plans import Plan
 from p4reduce.topologies import Topology
 from p4reduce_course.controllers.diagnose import check_entries, check_given
-from p4reduce_course.controllers.room import Held, Room, drawn, layout, plan_of, told, wired
+from p4reduce_course.controllers.room import Held, Room, drawn, layout, nearest, plan_of, told, wired
 from p4reduce_course.culprit import placed
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import LOOK, Check, Wrong
@@ -31,6 +31,20 @@ Shape = tuple[int, int, Links]
 def draw(draws: Draws, number: int) -> tuple[Topology, dict[str, Any]]:
     """Returns a network, and the job to be installed in it, in the form that the student's code gets."""
     random = draws.generator(f"network {number}")
+    topology, job = _drawn(random, number)
+    while number == len(KINDS) - 1 and not _ports_decide(topology, job):
+        topology, job = _drawn(random, number)
+    return topology, job
+
+
+def _ports_decide(topology: Topology, job: dict[str, Any]) -> bool:
+    """Returns whether the tree of the lowest ports differs from those of the first and of the last names."""
+    ways = nearest(topology, job["root"])
+    used = set(layout(topology, job["root"], job["workers"]).parent.values()) - {job["root"]}
+    return all(any(ways[switch][0] != sorted(ways[switch])[place] for switch in used) for place in (0, -1))
+
+
+def _drawn(random: np.random.Generator, number: int) -> tuple[Topology, dict[str, Any]]:
     switches, housed, links = _SHAPES[number](random)
     hosts = 0
     for switch in range(1, housed + 1):

@@ -336,8 +336,8 @@ def wired(name: str, links: Sequence[tuple[str, str]], random: np.random.Generat
     return builder.build()
 
 
-def nearest(topology: Topology, root: str, dead: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Returns, for every switch that reaches the root, the next switch towards it; the lowest port decides a tie.
+def nearest(topology: Topology, root: str, dead: frozenset[str] = frozenset()) -> dict[str, list[str]]:
+    """Returns, for every switch that reaches the root, the next switches towards it, by their ports.
 
     Breadth first: O(nodes + links).
     """
@@ -351,20 +351,20 @@ def nearest(topology: Topology, root: str, dead: frozenset[str] = frozenset()) -
                 distance[other] = distance[name] + 1
                 waiting.append(other)
     return {
-        name: next(other for other in topology.neighbours(name) if distance.get(other, -1) == own - 1)
+        name: [other for other in topology.neighbours(name) if distance.get(other, -1) == own - 1]
         for name, own in distance.items()
         if name != root
     }
 
 
 def layout(topology: Topology, root: str, workers: Sequence[str], dead: frozenset[str] = frozenset()) -> TreeLayout:
-    """Returns the tree of :func:`nearest`, without switches that have no workers below them."""
+    """Returns the tree of the first of the :func:`nearest` switches, without switches that have no workers below."""
     towards, parent = nearest(topology, root, dead), {}
     for worker in workers:
         node, above = worker, topology.neighbours(worker)[0]
         parent[worker] = above
         while above != root and above not in parent:
-            node, above = above, towards[above]
+            node, above = above, towards[above][0]
             parent[node] = above
     paths = {edge: edge for edge in parent.items()}
     return TreeLayout(root, parent, paths=paths)
