@@ -103,7 +103,7 @@ def main() -> int:
     """Obey the launcher until it closes the input or falls silent; return the exit code."""
     try:
         remove_stale()
-        with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder(kind="agent") as folder, guarded():
+        with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), guarded(), RunFolder(kind="agent") as folder:
             _Here(folder).serve()
     except (OSError, RealError) as error:
         print(f"p4reduce: {error}", file=sys.stderr)

@@ -431,9 +431,9 @@ def launch(
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(handling(raise_exit, signal.SIGTERM, signal.SIGHUP))
-            folder = stack.enter_context(RunFolder(kind="launch"))
             if elsewhere is not None:
                 stack.enter_context(guarded())
+            folder = stack.enter_context(RunFolder(kind="launch"))
             places = workers + (0 if joining is None else joining.places)
             coordinator = _Coordinator(group, folder, extra, places, emit, elsewhere)
             try:

@@ -28,7 +28,6 @@ from p4reduce.runs.agent import (
     BEAT_S,
     BEGIN_S,
     BUSY_S,
-    END_S,
     INTERFACE,
     MOST_LINE,
     PIECE,
@@ -50,6 +49,8 @@ SSH: Final = ("ssh", *(f"-o{flag}" for flag in ("BatchMode=yes", "ConnectTimeout
 ANSWERS: Final = {"here", "clock", "probed", "reached", "heard", "ports", "part", "counted"}
 START_S: Final = 600.0
 """seconds for an agent to compile switches and open their ports"""
+CLOSE_S: Final = 10.0
+"""seconds for an agent to end its ranks and its part of the network"""
 EXCHANGES: Final = 16
 """measurements of a clock, of which the one with the shortest round trip counts"""
 BMV2: Final = "SIMPLE_SWITCH_GRPC"
@@ -268,7 +269,7 @@ class Agent:
         with self._writing, contextlib.suppress(OSError):
             self._process.stdin.close()
         try:
-            self._process.wait(END_S + GRACE_S)
+            self._process.wait(CLOSE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -144,9 +144,9 @@ def _session(
         remove_stale()  # remains of a killed run
         with contextlib.ExitStack() as stack:
             stack.enter_context(handling(raise_exit, signal.SIGTERM, signal.SIGHUP))
-            folder = stack.enter_context(RunFolder())
             if request["machines"] is not None:
                 stack.enter_context(guarded())
+            folder = stack.enter_context(RunFolder())
             aside = folder.aside()
             view = {"view": str(aside / SOCKET)} if request["machines"] is None else {}
             folder.note(**view, what=_about(experiment))

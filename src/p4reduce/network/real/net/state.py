@@ -366,11 +366,16 @@ def guard(owner: int) -> None:
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """Have another process call :func:`remove_stale` as soon as this one ends inside the context, even by SIGKILL."""
+    """Have another process call :func:`remove_stale` as soon as this one ends inside the context, even by SIGKILL.
+
+    Enter it before the run's folder is made, so that it lasts until the folder is removed.
+    """
     command = [sys.executable, "-c", _GUARDIAN.format(__name__), str(os.getpid())]
     quiet = subprocess.DEVNULL
+    # It is no process of a run in which this one may have been started, and does not end with that run.
+    own = {name: text for name, text in os.environ.items() if name != VARIABLE}
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True
+        command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=own, start_new_session=True
     ) as guardian:
         try:
             yield

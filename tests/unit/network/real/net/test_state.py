@@ -15,6 +15,7 @@ import pytest
 from p4reduce.base.errors import RealError
 from p4reduce.base.records import to_plain
 from p4reduce.network.real.net import state
+from tests.support.machines import eventually
 
 DEADLINE_S = 120
 HOLDER = """
@@ -230,3 +231,39 @@ def test_a_guardian_waits_until_its_owner_has_ended(monkeypatch: pytest.MonkeyPa
             patch.setattr(sys, "stdin", io.StringIO())
             state.guard(owner.pid)
     assert [path.name for path in state.runs_folder().iterdir()] == [".lock"]
+
+
+AGENT = """
+import os, sys
+sys.path[:0] = {path!r}
+from p4reduce.network.real.net import state
+from p4reduce.runs import agent
+state.RunFolder.remove = lambda self: os.kill(os.getpid(), 9)
+agent.main()
+"""
+
+
+def gone() -> bool:
+    return eventually(lambda: state.all_runs() == [], DEADLINE_S)
+
+
+def test_an_agent_that_is_killed_while_it_removes_its_folder_leaves_none() -> None:
+    command = [sys.executable, "-c", AGENT.format(path=sys.path)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert gone()
+
+
+def test_a_guardian_is_no_process_of_the_run_in_which_its_owner_was_started() -> None:
+    outer = {**os.environ, state.VARIABLE: "0123456789abcdef"}
+    command = [sys.executable, "-m", "p4reduce.runs.agent"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env=outer, **pipes) as agent:
+        assert agent.stdin is not None
+        assert agent.stdout is not None
+        assert agent.stdout.readline()  # it serves, so its folder and its guardian are there
+        assert len(state.all_runs()) == 1
+        processes = state.carrying(state.VARIABLE, outer[state.VARIABLE])
+        assert [process.pid for process in processes] == [agent.pid]
+        assert [state.kill(process) for process in processes] == [True]
+    assert gone()
