@@ -47,6 +47,12 @@ def test_a_right_controller_passes_without_packets(number, tmp_path):
         ("07", "ELECTION + 1", "ELECTION", "older controller"),
         ("10", "if not dead & set(written):", "if dead & set(written):", "still waits"),
         ("10", "if not dead & set(written):", "if True:", "waiting for ever"),
+        (
+            "10",
+            "    look(network, p4rt)\n    if not",
+            "    dead.clear()\n    look(network, p4rt)\n    if not",
+            "in 3 calls",
+        ),
         ("10", "lost = {name for switch in dead for", "lost = {name for switch in () for", "no tree has workers of a"),
     ],
 )
@@ -80,6 +86,31 @@ def test_a_switch_without_packets_keeps_entries_apart_and_refuses_what_is_there(
         p4rt("insert", "s1", [group])
         assert p4rt("slot", "s1", 0)["generation"] == 0
         assert isinstance(room.sessions.about(Wrong("no refusal")), Wrong)
+
+
+ASKS = """\
+def ask(times, p4rt):
+    for _ in range(times):
+        try:
+            p4rt.slot("s1", 0)
+        except RuntimeError:
+            pass
+"""
+
+
+def test_a_dead_switch_may_be_asked_again_in_the_call_that_finds_it_dead_and_in_one_more(tmp_path):
+    (tmp_path / "a.py").write_text(ASKS)
+    with Rehearsal(wired("two", LINKS, np.random.default_rng(1)), HELD) as room, StudentCode(tmp_path / "a.py") as code:
+        room.sessions.service("open", "s1", 10)
+        for _ in range(4):
+            room.call(code, "ask", 2)
+        room.die("s1")
+        room.call(code, "ask", 4)
+        room.call(code, "ask", 0)
+        room.call(code, "ask", 1)
+        with pytest.raises(WrongEntry, match="s1, which is dead, in 3 calls .* do not ask it again") as refusal:
+            room.call(code, "ask", 1)
+        assert refusal.value.place.how == "asked"
 
 
 def test_a_refused_entry_is_carried_with_the_finding():

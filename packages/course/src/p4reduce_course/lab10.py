@@ -372,8 +372,6 @@ class _Grader:
         if play.changes:
             message = f"{dead}, which had no part in the tree, died, and tick changed the tree {play.changes} times"
             message += ": a change that is not needed costs what is on its way. Return None"
-            if dead in self._before:
-                message += f". {dead} was in the tree of the network before: start must forget that"
             raise Wrong(message, self.path)
 
     def first_left(self, play: ControllerPlay) -> None:

@@ -50,6 +50,8 @@ CALLS: Final = 2_000
 """most calls of one controller; a correct controller makes hundreds"""
 PATIENCE: Final = 8
 """most calls to one dead switch, of 1 ms each; a controller that makes more waits for ever"""
+AGAIN: Final = 2
+"""most calls of the student's functions that ask one dead switch: one finds it dead, one may have ignored the error"""
 _ENTRIES: Final = 4096
 """most entries of one call"""
 _DEADLINE_S: Final = VIRTUAL_DEADLINE_S
@@ -89,6 +91,8 @@ class Sessions:
         highest: by switch, the election id with which the controller became primary.
         dead: switches that no longer answer.
         asked_dead: number of calls to each dead switch.
+        turn: number of the student's function that is running; it counts the calls of such functions.
+        asked_in: by dead switch, the turns in which it was asked.
         writing: called with a switch that is about to be written to.
         written: the entries of the last call, if it writes any.
     """
@@ -99,6 +103,8 @@ class Sessions:
         self.highest: dict[str, int] = {}
         self.dead: set[str] = set()
         self.asked_dead: dict[str, int] = {}
+        self.turn = 0
+        self.asked_in: dict[str, set[int]] = {}
         self.writing: Callable[[str], None] = lambda _: None
         self._targets = {target.name: target for target in targets}
         self._schema = program.schema
@@ -243,6 +249,12 @@ class Sessions:
             if self.asked_dead[switch] > PATIENCE:
                 problem = f"the controller has asked {switch}, which is dead, more than {PATIENCE} times"
                 problem += ": waiting for ever. Leave out a switch that does not answer; do not ask it again"
+                raise WrongEntry(problem, "", EntryPlace(switch, "", how="asked"))
+            turns = self.asked_in.setdefault(switch, set())
+            turns.add(self.turn)
+            if len(turns) > AGAIN:
+                problem = f"the controller has asked {switch}, which is dead, in {len(turns)} calls of its functions, "
+                problem += "and waited 1 ms each time: it stays dead. Remember who did not answer; do not ask it again"
                 raise WrongEntry(problem, "", EntryPlace(switch, "", how="asked"))
             raise Untold(f"{switch}: UNAVAILABLE: no answer within 1 ms; is the switch running?")
 
@@ -492,6 +504,7 @@ class Room:
 
     def call(self, code: StudentCode, name: str, *arguments: Any) -> Any:
         """Calls a function of a student's controller, which asks this room's switches. Raises Wrong."""
+        self.sessions.turn += 1
         try:
             return code.call(name, *arguments, Remote("p4rt"), services={"p4rt": self.sessions.service})
         except Wrong as wrong:
