@@ -108,7 +108,7 @@ def test_a_dead_switch_may_be_asked_again_in_the_call_that_finds_it_dead_and_in_
         room.call(code, "ask", 4)
         room.call(code, "ask", 0)
         room.call(code, "ask", 1)
-        with pytest.raises(WrongEntry, match="s1, which is dead, in 3 calls .* do not ask it again") as refusal:
+        with pytest.raises(WrongEntry, match=r"s1, which is dead, in 3 calls .* do not ask it again") as refusal:
             room.call(code, "ask", 1)
         assert refusal.value.place.how == "asked"
 
