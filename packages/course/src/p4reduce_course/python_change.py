@@ -61,6 +61,11 @@ NUMBER: Final = "0"
 """the type of numbers; that of other values is the first character of their text"""
 
 
+def type_of(value: str) -> str:
+    """Returns what the text of a value tells of its type."""
+    return NUMBER if value.lstrip("-")[:1].isdigit() else value[0]
+
+
 class TextRunner(Protocol):
     """Something that runs a student's Python, and another text in its place."""
 

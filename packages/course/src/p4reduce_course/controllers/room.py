@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,8 +33,9 @@ from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, EndpointState
 from p4reduce.workers.wire import PacketType, headers, pack
 from p4reduce_course.controllers.diagnose import Book, entry_key, replicas_of
-from p4reduce_course.frame.lab import Draws
+from p4reduce_course.frame.lab import Draws, GradingTask
 from p4reduce_course.frame.report import LOOK, TooSlow, Wrong, counted
+from p4reduce_course.python_code import kept_by
 from p4reduce_course.python_trail import EntryPlace, WrongEntry
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode, Untold
@@ -632,6 +634,20 @@ class Room:
         """Returns the first transmissions on every directed link so far."""
         counters = self.network.fabric.links
         return {hop: Traffic(counters[hop].inc_first_frames, counters[hop].inc_first_bytes) for hop in counters}
+
+
+def anew_is_right(task: GradingTask, name: str, function: str, wrong: Wrong) -> Wrong:
+    """Returns a finding about a network that is right in a new process, with what the file keeps from call to call."""
+    text = (
+        f"{wrong.finding.said}. In a new process the same network is right: {function} must forget the network before"
+    )
+    try:
+        tree = ast.parse((task.answers / name).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, SyntaxError, ValueError, RecursionError):
+        tree = ast.Module([], [])
+    if kept := kept_by(tree, function):
+        text += f". {function} does not empty {', '.join(kept)}"
+    return Wrong(text, wrong.finding.where, wrong.finding.look, wrong.finding.files)
 
 
 def _match_text(match: Match) -> str:
