@@ -197,6 +197,12 @@ def test_names_in_scope_are_put_in_the_place_of_something_or_beside_it(wrong, ri
     assert f"def g(a, b, c):\n    {right}\n" in texts
 
 
+def test_a_name_that_is_made_of_a_variable_takes_its_place_before_other_names_do():
+    text = "def f(a, b):\n    c = a + b\n    d = 1\n    g(a)\n    return d\n"
+    edits = [edit.text for edit in python_edits(text, "", Led([4]))]
+    assert edits.index(text.replace("g(a)", "g(c)")) < edits.index(text.replace("g(a)", "g(b)"))
+
+
 def test_a_return_too_much_is_left_out_before_lines_off_the_trail_are_changed():
     text = "def f(a):\n    try:\n        g(a, 1)\n    except E:\n        h(2)\n        return None\n    return 3\n"
     edits = list(python_edits(text, "", Led([7])))

@@ -416,9 +416,19 @@ def _of_names(tree: ast.Module, led: Led) -> Iterator[_Change]:
             if isinstance(variable.ctx, ast.Load):
                 others = own if variable.id in own else held if variable.id in held else ()
                 fitting = (new for new in others if new != variable.id and led.fits(variable.id, new))
-                yield from ((3, variable, "id", new) for new in fitting)
+                yield from ((1 if new in _made_of(variable, inside) else 3, variable, "id", new) for new in fitting)
         for node in inside:
             yield from _with_names(node, own[:_MOST_NAMES], [name for name in own if led.counts(name)][:_MOST_NAMES])
+
+
+def _made_of(variable: ast.Name, inside: Sequence[ast.AST]) -> set[str]:
+    """Returns the names that a function sets before a use of a variable to what it makes of that variable."""
+    return {
+        node.targets[0].id
+        for node in inside
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.lineno < variable.lineno
+        if any(isinstance(read, ast.Name) and read.id == variable.id for read in ast.walk(node.value))
+    }
 
 
 def _with_names(node: ast.AST, own: Sequence[str], numbers: Sequence[str]) -> Iterator[_Change]:

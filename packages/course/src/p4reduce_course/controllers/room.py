@@ -89,6 +89,7 @@ class Sessions:
     """The connections of one controller to the switches of a network.
 
     Attributes:
+        most_calls: most calls of the controller.
         book: the entries that the switches accepted from the controller.
         highest: by switch, the election id with which the controller became primary.
         dead: switches that no longer answer.
@@ -98,6 +99,8 @@ class Sessions:
         writing: called with a switch that is about to be written to.
         written: the entries of the last call, if it writes any.
     """
+
+    most_calls = CALLS
 
     def __init__(self, targets: Iterable[Target], program: P4Program, passing: Callable[[int], None]) -> None:
         """Connects no switch yet. ``passing``: lets virtual time pass (microseconds) while a call is answered."""
@@ -121,8 +124,8 @@ class Sessions:
         """Answers a call from the student's code; see :data:`~p4reduce_course.sandbox.process.Service`."""
         self._calls += 1
         self.written, self._refusal = (), None
-        if self._calls > CALLS:
-            raise Wrong(f"the controller made more than {CALLS} calls of p4rt: does a loop never end?")
+        if self._calls > self.most_calls:
+            raise Wrong(f"the controller made more than {self.most_calls} calls of p4rt: does a loop never end?")
         known: dict[str, Callable[..., Any]] = {
             "open": self._connect,
             "insert": self._insert,
