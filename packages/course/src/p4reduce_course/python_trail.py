@@ -238,6 +238,8 @@ class _Slice:
     """lines that were told with a loop that did not take what is wrong"""
     visited: list[int] = field(default_factory=list)
     """lines of the steps that are followed, and of what is told of them, nearest first"""
+    decides: bool = False
+    """whether what decided that the call did something is told"""
     about: str = ""
     """a value that is wrong wherever it is, as the name of a dead switch"""
 
@@ -250,7 +252,7 @@ class _Slice:
             return
         ends = [place for place, step in enumerate(self.steps) if not step.name and step.above < 0]
         if isinstance(wrong, WrongChange):
-            self.most -= 1
+            self.most, self.decides = self.most - 1, True
             yield from (self._sentence(end, ()) for end in ends[-1:])
             yield from self._followed([at for end in ends[-1:] for at in self._decided(end)])
             return
@@ -520,8 +522,8 @@ class _Slice:
             return given
         if node is None or step.line in self.told or step.name.startswith("<"):
             return ""
-        if only_moves(node):  # of the end of the grader's call, what matters is the condition that let it run
-            ends = step.above < 0 and not step.name and not step.value.startswith("raises")
+        if only_moves(node):  # of the end of a call that had to do nothing, the condition that let it run matters
+            ends = self.decides and step.above < 0 and not step.name and not step.value.startswith("raises")
             since = self._since(place) if ends else ""
             self.told |= {step.line} if since else set()
             return f"{self._at(step.line)} returns {step.value}{since}" if since else ""
