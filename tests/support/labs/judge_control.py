@@ -47,6 +47,8 @@ class Switches:
         self.log = []  # (switch, "insert" or "delete", key, value), in order
         self.dead = set()
         self.asked = dict.fromkeys(names, 0)  # how often a switch was asked since it is dead
+        self.tick = 0
+        self.ticks = {name: set() for name in names}  # in which ticks a switch was asked since it is dead
         self.now = 0  # microseconds
         self.calls = 0
         self.hook = lambda: None
@@ -60,7 +62,9 @@ class Switches:
         self.now += 1000 if switch in self.dead else 50
         if switch in self.dead:
             self.asked[switch] += 1
+            self.ticks[switch].add(self.tick)
             said(self.asked[switch] <= 8, "a dead switch is asked again and again")
+            said(len(self.ticks[switch]) <= 2, "a dead switch is asked in each tick")
             raise RuntimeError("UNAVAILABLE")
 
     def open(self, switch, election_id):
@@ -518,6 +522,7 @@ def _one_10(student, own, draw, task, p4rt, leaf, spine, home, number) -> None:
 
                 p4rt.hook = hook
         lost = tree & p4rt.dead
+        p4rt.tick += 1
         found = called(student.tick, task, now, p4rt)
         now += max(200, p4rt.now - now)
         if found is None:

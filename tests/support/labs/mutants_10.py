@@ -25,7 +25,7 @@ MUTANTS = [
         F,
         "            except RuntimeError:\n                dead.add(switch)\n\n\ndef clear",
         "            except RuntimeError:\n                pass\n\n\ndef clear",
-        ("which is dead, more than 8 times", "waiting for ever"),
+        ("which is dead, in 3 calls", "Remember who did not answer"),
         "replace",
     ),
     Mutant(
@@ -35,6 +35,14 @@ MUTANTS = [
         "            while True:\n                try:\n                    p4rt.slot(switch, 0)\n                    break\n"
         "                except RuntimeError:\n                    continue\n",
         ("which is dead, more than 8 times", "waiting for ever"),
+        "replace",
+    ),
+    Mutant(
+        "who is dead is forgotten",
+        F,
+        "    look(network, p4rt)\n    if not dead",
+        "    dead.clear()\n    look(network, p4rt)\n    if not dead",
+        ("which is dead, in 3 calls", "Remember who did not answer"),
         "replace",
     ),
     Mutant(

@@ -165,6 +165,10 @@ def test_lines_of_the_trail_are_changed_first():
         ("x = y.astype(int16)", "x = y.astype(int64)"),
         ("x[a] = b + c", "x[a] = x.get(a, b) + c"),
         ("for a in b:\n    f(a)\nfor c in d(b):\n    g(c)", "for a in d(b):\n    f(a)\nfor c in d(b):\n    g(c)"),
+        (
+            "def f(a, b):\n    for c in a:\n        g(c)\n    return b + a",
+            "def f(a, b):\n    for c in b + a:\n        g(c)\n    return b + a",
+        ),
         ("A = 1\nB = 2\n\ndef f():\n    return A", "A = 1\nB = 2\n\ndef f():\n    return B"),
     ],
 )
@@ -184,11 +188,29 @@ def test_what_is_replaced_left_in_exchanged_or_in_another_block_is_changed(wrong
         ("x = fresh((a, b, 'c'))", "x = fresh((a, 'c'))"),
         ("x = a - b", "x = a - b * c"),
         ("x = a >= b", "x = a - c >= b"),
+        ("x = f(a, b) > LIMIT", "x = c * f(a, b) > LIMIT"),
+        ("while f(a) < b:\n        a -= 1", "while f(a) < c * b:\n        a -= 1"),
     ],
 )
 def test_names_in_scope_are_put_in_the_place_of_something_or_beside_it(wrong, right):
     texts = {edit.text for edit in python_edits(f"def g(a, b, c):\n    {wrong}")}
     assert f"def g(a, b, c):\n    {right}\n" in texts
+
+
+def test_a_name_that_is_made_of_a_variable_takes_its_place_before_other_names_do():
+    text = "def f(a, b):\n    c = a + b\n    d = 1\n    g(a)\n    return d\n"
+    edits = [edit.text for edit in python_edits(text, "", Led([4]))]
+    assert edits.index(text.replace("g(a)", "g(c)")) < edits.index(text.replace("g(a)", "g(b)"))
+
+
+def test_a_return_too_much_is_left_out_before_lines_off_the_trail_are_changed():
+    text = "def f(a):\n    try:\n        g(a, 1)\n    except E:\n        h(2)\n        return None\n    return 3\n"
+    edits = list(python_edits(text, "", Led([7])))
+    lines = [edit.line for edit in edits]
+    assert lines[lines.count(7)] == 6
+    given = "def f(a):\n    return None\n"
+    assert any(edit.line == 6 for edit in python_edits(text, given)), "the same line elsewhere is the skeleton's"
+    assert edits[lines.count(7)].text == text.replace("        return None\n", "")
 
 
 def test_no_change_is_tried_twice_and_each_is_python():

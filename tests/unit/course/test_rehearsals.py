@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from p4reduce.group.errors import ClusterError
-from p4reduce_course import lab07, lab10
+from p4reduce_course import lab07, lab09, lab10
 from p4reduce_course.catalogue import find
 from p4reduce_course.controllers.rehearsal import Rehearsal
 from p4reduce_course.controllers.room import Held, taken, wired
 from p4reduce_course.culprit import passes
-from p4reduce_course.frame.lab import EXAMPLE, PRACTICE, GradingTask, hidden, personal
+from p4reduce_course.frame.lab import EXAMPLE, PRACTICE, GradingTask, LabStep, hidden, personal
 from p4reduce_course.frame.report import Wrong
 from p4reduce_course.python_trail import WrongEntry
-from p4reduce_course.ranks import Rehearsed
+from p4reduce_course.ranks import Ranks, Rehearsed
 from p4reduce_course.sandbox.process import StudentCode, Untold
 from tests.support.labs import Mutant, solved, spoilt
 
@@ -21,13 +21,16 @@ HELD = Held(election=9, first_group=3, first_rid=3)
 LINKS = [("h1", "s1"), ("h2", "s2"), ("s1", "s2")]
 
 
-def steps_of(number, folder, code):
+def task_of(number, folder):
     lab = find(number)
-    task = GradingTask(
+    return GradingTask(
         lab, folder / "skeleton", folder, EXAMPLE, personal(lab.name, EXAMPLE), hidden(lab.name, EXAMPLE, PRACTICE),
         frozenset(part.name for part in lab.parts), explain=False,
     )  # fmt: skip
-    return LABS[number]._Grader(task, code, Rehearsal).steps()
+
+
+def steps_of(number, folder, code):
+    return LABS[number]._Grader(task_of(number, folder), code, Rehearsal).steps()
 
 
 @pytest.mark.parametrize("number", LABS)
@@ -47,6 +50,12 @@ def test_a_right_controller_passes_without_packets(number, tmp_path):
         ("07", "ELECTION + 1", "ELECTION", "older controller"),
         ("10", "if not dead & set(written):", "if dead & set(written):", "still waits"),
         ("10", "if not dead & set(written):", "if True:", "waiting for ever"),
+        (
+            "10",
+            "    look(network, p4rt)\n    if not",
+            "    dead.clear()\n    look(network, p4rt)\n    if not",
+            "in 3 calls",
+        ),
         ("10", "lost = {name for switch in dead for", "lost = {name for switch in () for", "no tree has workers of a"),
     ],
 )
@@ -80,6 +89,31 @@ def test_a_switch_without_packets_keeps_entries_apart_and_refuses_what_is_there(
         p4rt("insert", "s1", [group])
         assert p4rt("slot", "s1", 0)["generation"] == 0
         assert isinstance(room.sessions.about(Wrong("no refusal")), Wrong)
+
+
+ASKS = """\
+def ask(times, p4rt):
+    for _ in range(times):
+        try:
+            p4rt.slot("s1", 0)
+        except RuntimeError:
+            pass
+"""
+
+
+def test_a_dead_switch_may_be_asked_again_in_the_call_that_finds_it_dead_and_in_one_more(tmp_path):
+    (tmp_path / "a.py").write_text(ASKS)
+    with Rehearsal(wired("two", LINKS, np.random.default_rng(1)), HELD) as room, StudentCode(tmp_path / "a.py") as code:
+        room.sessions.service("open", "s1", 10)
+        for _ in range(4):
+            room.call(code, "ask", 2)
+        room.die("s1")
+        room.call(code, "ask", 4)
+        room.call(code, "ask", 0)
+        room.call(code, "ask", 1)
+        with pytest.raises(WrongEntry, match=r"s1, which is dead, in 3 calls .* do not ask it again") as refusal:
+            room.call(code, "ask", 1)
+        assert refusal.value.place.how == "asked"
 
 
 def test_a_refused_entry_is_carried_with_the_finding():
@@ -147,3 +181,24 @@ def test_a_sum_that_lacks_a_rank_is_an_error():
     group.run(lambda _: None)
     with pytest.raises(ClusterError):
         group.sum(number)
+
+
+def test_a_look_at_changed_ranks_takes_the_solution_and_no_change_that_passes_by_luck(tmp_path):
+    """With twice the levels fields overflow, unless the scale is that of the sum of all ranks: half as fine."""
+    folder = spoilt("09", Mutant("", "hook.py", "127 // net", "255 // net", ()), tmp_path / "mine")
+    lucky = folder / "skeleton" / "lucky.py"
+    lucky.write_text(
+        (folder / "skeleton" / "hook.py").read_text().replace(".max() / self.levels", ".sum() / self.levels")
+    )
+    right = solved("09", tmp_path / "right") / "skeleton" / "hook.py"
+    outcomes = {}
+    for path in (right, lucky):
+        with Ranks(path, {}) as ranks:
+            ranks.rehearsed = True
+            for hasty in (False, True):
+                grader = lab09._Grader(task_of("09", folder), ranks, hasty=hasty)
+                steps = [LabStep("int8", "", check) for check in (grader.headroom, grader.scale, grader.feedback)]
+                outcomes[path.stem, hasty] = [passes([step]) for step in steps]
+    assert outcomes["hook", False] == outcomes["hook", True] == [True, True, True]
+    assert outcomes["lucky", False][:2] == [True, True]
+    assert outcomes["lucky", True][0] is False

@@ -8,7 +8,7 @@ import pytest
 
 from p4reduce_course.culprit import facts_first
 from p4reduce_course.frame.report import Wrong
-from p4reduce_course.python_trail import EntryPlace, WrongEntry, key_of, where_in_python
+from p4reduce_course.python_trail import EntryPlace, WrongChange, WrongEntry, key_of, where_in_python
 from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
@@ -258,6 +258,36 @@ def tick(names, p4rt):
         said = where_in_python(text, code.trail(), "", wrong)
     assert "root is what line 11, " in said
     assert "'dead.add(name)' would change dead for 's2': line 5, 'for name in names:' took 's1'" in said
+
+
+NEEDLESS = """dead = set()
+
+
+def build(names):
+    place = len(names) - 1
+    return names[place]
+
+
+def tick(names):
+    dead.add(names[0])
+    if not dead:
+        return None
+    return build(names)
+"""
+
+
+def test_what_decided_that_a_call_did_something_is_told(tmp_path):
+    path = tmp_path / "controller.py"
+    path.write_text(NEEDLESS)
+    with StudentCode(path) as code:
+        code.call("tick", ["s1", "s2"])
+        said = where_in_python(NEEDLESS, code.trail(), "", WrongChange("a change that is not needed", ""))
+        plain = where_in_python(NEEDLESS, code.trail())
+    begin = "Line 13, 'return build(names)' returns 's2', since line 11, 'if not dead:' is false (dead {'s1'}). "
+    assert said.startswith(f"{begin}module.dead is what line 10, 'dead.add(names[0])' sets: ")
+    assert "place is what" not in said
+    assert "Line 13" not in plain
+    assert "lace is what" in plain
 
 
 def test_a_trail_has_at_most_six_sentences(tmp_path):

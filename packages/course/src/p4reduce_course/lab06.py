@@ -12,11 +12,11 @@ import numpy as np
 from p4reduce.control_plane.plans import Plan
 from p4reduce.topologies import Topology
 from p4reduce_course.controllers.diagnose import check_entries, check_given
-from p4reduce_course.controllers.room import Held, Room, drawn, layout, nearest, plan_of, told, wired
+from p4reduce_course.controllers.room import Held, Room, anew_is_right, drawn, layout, nearest, plan_of, told, wired
 from p4reduce_course.culprit import placed
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import LOOK, Check, Wrong
-from p4reduce_course.python_trail import WrongEntry, anew_is_right, located, searched
+from p4reduce_course.python_trail import WrongEntry, located, searched
 from p4reduce_course.sandbox.process import StudentCode
 
 # The five networks of lab 06: a switch, a chain, a leaf-spine, a random tree, a random graph.

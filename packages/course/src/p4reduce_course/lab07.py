@@ -30,6 +30,7 @@ from p4reduce_course.controllers.room import (
     Forgery,
     Held,
     Room,
+    anew_is_right,
     check_refused,
     drawn,
     epoch_of,
@@ -41,7 +42,7 @@ from p4reduce_course.controllers.room import (
 )
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
-from p4reduce_course.python_trail import EntryPlace, anew_is_right, key_of, located
+from p4reduce_course.python_trail import EntryPlace, key_of, located
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_US
 

@@ -22,10 +22,21 @@ from p4reduce_course.controllers.diagnose import (
     peer_of,
 )
 from p4reduce_course.controllers.rehearsal import changed_controller
-from p4reduce_course.controllers.room import Held, Room, Words, drawn, epoch_of, parameters_of, plan_of, told, wired
+from p4reduce_course.controllers.room import (
+    Held,
+    Room,
+    Words,
+    anew_is_right,
+    drawn,
+    epoch_of,
+    parameters_of,
+    plan_of,
+    told,
+    wired,
+)
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
-from p4reduce_course.python_trail import WrongEntry, anew_is_right, located
+from p4reduce_course.python_trail import WrongChange, WrongEntry, located
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_MS, PS_PER_US
 
@@ -329,7 +340,7 @@ class _Grader:
         play.sum()
         if play.changes:
             message = f"nothing has died, and tick changed the tree {play.changes} times"
-            raise Wrong(f"{message}: each change costs what is on its way", self.path)
+            raise WrongChange(f"{message}: each change costs what is on its way", self.path)
         play.room.check_links([play.job], self.path)
 
     def moment(self, play: ControllerPlay, number: int) -> None:
@@ -372,9 +383,7 @@ class _Grader:
         if play.changes:
             message = f"{dead}, which had no part in the tree, died, and tick changed the tree {play.changes} times"
             message += ": a change that is not needed costs what is on its way. Return None"
-            if dead in self._before:
-                message += f". {dead} was in the tree of the network before: start must forget that"
-            raise Wrong(message, self.path)
+            raise WrongChange(message, self.path)
 
     def first_left(self, play: ControllerPlay) -> None:
         self._leave(play, 0)

@@ -16,7 +16,7 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeGuard, TypeVar
 
-from p4reduce_course.culprit import SHOWN, Edit, culprit
+from p4reduce_course.culprit import SHOWN, Edit, culprit, lines_left
 from p4reduce_course.frame.report import Wrong
 
 MOST: Final = 260
@@ -29,6 +29,8 @@ _ENDED: Final = 3
 """processes that may end before the search does"""
 _NEAR: Final = 3
 """lines of the trail that are as much as a kind"""
+_FIRST: Final = -1
+"""kind of changes of which a text allows few"""
 _FAR: Final = 4
 """kinds by which lines come later that are not of the trail"""
 
@@ -57,6 +59,11 @@ class Led:
 
 NUMBER: Final = "0"
 """the type of numbers; that of other values is the first character of their text"""
+
+
+def type_of(value: str) -> str:
+    """Returns what the text of a value tells of its type."""
+    return NUMBER if value.lstrip("-")[:1].isdigit() else value[0]
 
 
 class TextRunner(Protocol):
@@ -175,10 +182,10 @@ def python_edits(text: str, given: str = "", led: Led | None = None) -> Iterator
     Changes of lines that led to the mistake come before those of other lines.
     """
     led = led or Led()
-    left = {line.strip() for line in given.splitlines()}
     tree, lines = ast.parse(text), text.splitlines()
+    left = lines_left(*([line.partition("  #")[0] for line in code] for code in (lines, given.splitlines())))
     looped = {id(inner) for loop in ast.walk(tree) if isinstance(loop, ast.While) for inner in ast.walk(loop)}
-    own = (line for line in led.lines if line <= len(lines) and lines[line - 1].strip() not in left)
+    own = (line for line in led.lines if line <= len(lines) and line not in left)
     ranks = {line: place / _NEAR for place, line in enumerate(dict.fromkeys(own))}
     beyond = len(ranks) / _NEAR + _FAR if ranks else 0.0
 
@@ -186,13 +193,14 @@ def python_edits(text: str, given: str = "", led: Led | None = None) -> Iterator
         kind, node, name, change = candidate
         line = getattr(change.node if isinstance(change, _At) else node, "lineno", 1)
         endless = id(node) in looped and name in ("ops", "test")  # its condition turned round
-        return kind + ranks.get(line, beyond) + _KINDS * ((id(node) in looped) + endless)
+        inside = kind > _FIRST and id(node) in looped
+        return kind + ranks.get(line, beyond) + _KINDS * (inside + endless)
 
     pieces, seen = _pieces(tree, lines), set[str]()
     for _, node, name, change in sorted(_python_changes(tree, led), key=late):
         at, value = (change.node, change.value) if isinstance(change, _At) else (node, change)
         line = getattr(at, "lineno", 1)
-        if lines[line - 1].strip() in left:
+        if line in left:
             continue
         was = ast.get_source_segment(text, at) or lines[line - 1].strip()
         mine: Any = node
@@ -408,9 +416,19 @@ def _of_names(tree: ast.Module, led: Led) -> Iterator[_Change]:
             if isinstance(variable.ctx, ast.Load):
                 others = own if variable.id in own else held if variable.id in held else ()
                 fitting = (new for new in others if new != variable.id and led.fits(variable.id, new))
-                yield from ((3, variable, "id", new) for new in fitting)
+                yield from ((1 if new in _made_of(variable, inside) else 3, variable, "id", new) for new in fitting)
         for node in inside:
             yield from _with_names(node, own[:_MOST_NAMES], [name for name in own if led.counts(name)][:_MOST_NAMES])
+
+
+def _made_of(variable: ast.Name, inside: Sequence[ast.AST]) -> set[str]:
+    """Returns the names that a function sets before a use of a variable to what it makes of that variable."""
+    return {
+        node.targets[0].id
+        for node in inside
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.lineno < variable.lineno
+        if any(isinstance(read, ast.Name) and read.id == variable.id for read in ast.walk(node.value))
+    }
 
 
 def _with_names(node: ast.AST, own: Sequence[str], numbers: Sequence[str]) -> Iterator[_Change]:
@@ -448,13 +466,16 @@ def _with_names(node: ast.AST, own: Sequence[str], numbers: Sequence[str]) -> It
                         for name in counting
                         if not _is(side, name)
                     )
-        case ast.Compare(ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()], left=ast.Name() as side):
+        case ast.Compare(ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()], left=side, comparators=[other]):
+            more = (ast.Sub, ast.Add) if isinstance(side, ast.Name) else ()
             yield from (
                 (3, node, "left", _At(side, ast.BinOp(side, how(), name)))
                 for name in counting
-                for how in (ast.Sub, ast.Add)
+                for how in more
                 if not _is(side, name)
             )
+            yield from ((3, node, "left", _At(side, ast.BinOp(name, ast.Mult(), side))) for name in counting)
+            yield from ((3, node, "comparators", _At(other, [ast.BinOp(name, ast.Mult(), other)])) for name in counting)
 
 
 def _is(node: ast.AST, name: ast.Name) -> bool:
@@ -476,7 +497,7 @@ def _keys_beside(key: ast.Tuple, new: Sequence[ast.Name]) -> Iterator[_Change]:
 
 
 def _of_loops(tree: ast.Module) -> Iterator[_Change]:
-    """Yields what other loops of the text take, in the place of what a loop takes."""
+    """Yields what other loops of the text take, or what contains it in the same function, in the place of it."""
     loops = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.comprehension)]
     texts = Counter(ast.unparse(loop.iter) for loop in loops)
     taken = {ast.unparse(loop.iter): loop.iter for loop in loops}
@@ -484,6 +505,19 @@ def _of_loops(tree: ast.Module) -> Iterator[_Change]:
         others = [other for other, _ in texts.most_common() if other != ast.unparse(loop.iter)]
         for other in others[:_MOST_LOOPS]:
             yield 3, loop, "iter", _At(loop.iter, taken[other])
+    for function in (inner for inner in ast.walk(tree) if isinstance(inner, ast.FunctionDef)):
+        inside = list(ast.walk(function))
+        sums = [node for node in inside if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.BitOr)]
+        for loop in (node for node in inside if isinstance(node, ast.For) and isinstance(node.iter, ast.Name)):
+            for whole in sums:
+                if any(ast.dump(part) == ast.dump(loop.iter) for part in (whole.left, whole.right)):
+                    yield _FIRST, loop, "iter", _At(loop.iter, whole)
+
+
+def _gives_up(owner: ast.AST, statement: ast.stmt) -> bool:
+    """Returns whether a statement in a block of a function ends it with nothing or a constant."""
+    plain = isinstance(statement, ast.Return) and isinstance(statement.value, ast.Constant | None)
+    return plain and not isinstance(owner, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 def _blocks(owner: ast.AST, name: str, block: Sequence[ast.stmt]) -> Iterator[_Change]:
@@ -491,7 +525,8 @@ def _blocks(owner: ast.AST, name: str, block: Sequence[ast.stmt]) -> Iterator[_C
     plain = (ast.Assign, ast.AugAssign, ast.Expr, ast.Return, ast.If)
     for place, statement in enumerate(block):
         if isinstance(statement, plain) and len(block) > 1:
-            yield 2, owner, name, _At(statement, [*block[:place], *block[place + 1 :]])
+            kind = _FIRST if _gives_up(owner, statement) else 2
+            yield kind, owner, name, _At(statement, [*block[:place], *block[place + 1 :]])
         if isinstance(statement, ast.If) and not statement.orelse:
             yield 2, owner, name, _At(statement.test, [*block[:place], *statement.body, *block[place + 1 :]])
         if place and isinstance(statement, plain) and isinstance(block[place - 1], plain):

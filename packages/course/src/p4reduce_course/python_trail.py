@@ -20,7 +20,7 @@ from p4reduce_course.culprit import facts_first, lines_left, passes
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import GradingTask, LabStep
 from p4reduce_course.frame.report import Wrong
-from p4reduce_course.python_change import NUMBER, Led, in_python
+from p4reduce_course.python_change import Led, in_python, type_of
 from p4reduce_course.python_code import (
     changed_by,
     gone_from,
@@ -28,7 +28,6 @@ from p4reduce_course.python_code import (
     is_maker,
     is_plain,
     is_set_by,
-    kept_by,
     last_line,
     name_called,
     names_in,
@@ -102,6 +101,10 @@ class WrongEntry(Wrong):
         self.place = place
 
 
+class WrongChange(Wrong):
+    """Raised by a check for a call that did something where it had to do nothing: what decided that is wrong."""
+
+
 def key_of(table: str, *numbers: int) -> str:
     """Returns the key of an entry, as steps of a trail have it."""
     return f"{table} {','.join(map(str, sorted(numbers)))}"
@@ -150,13 +153,8 @@ def led(
     types: dict[str, set[str]] = {}
     for step in slice_.steps:
         if step.value:
-            types.setdefault(step.name, set()).add(_type_of(step.value))
+            types.setdefault(step.name, set()).add(type_of(step.value))
     return Led(list(dict.fromkeys([*slice_.visited, *sorted(slice_.told)])), types)
-
-
-def _type_of(value: str) -> str:
-    """Returns what the text of a value tells of its type."""
-    return NUMBER if value.lstrip("-")[:1].isdigit() else value[0]
 
 
 def searched(
@@ -197,20 +195,6 @@ def located(task: GradingTask, name: str, code: StudentCode, wrong: Wrong, place
     steps = ". ".join(text.rstrip(".") for text in (place, steps) if text)
     finding = wrong.finding
     return Wrong(facts_first(finding.said, steps), finding.where, finding.look, finding.files) if steps else wrong
-
-
-def anew_is_right(task: GradingTask, name: str, function: str, wrong: Wrong) -> Wrong:
-    """Returns a finding about a network that is right in a new process, with what the file keeps from call to call."""
-    text = (
-        f"{wrong.finding.said}. In a new process the same network is right: {function} must forget the network before"
-    )
-    try:
-        tree = ast.parse((task.answers / name).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, SyntaxError, ValueError, RecursionError):
-        tree = ast.Module([], [])
-    if kept := kept_by(tree, function):
-        text += f". {function} does not empty {', '.join(kept)}"
-    return Wrong(text, wrong.finding.where, wrong.finding.look, wrong.finding.files)
 
 
 def where_in_python(
@@ -254,6 +238,8 @@ class _Slice:
     """lines that were told with a loop that did not take what is wrong"""
     visited: list[int] = field(default_factory=list)
     """lines of the steps that are followed, and of what is told of them, nearest first"""
+    decides: bool = False
+    """whether what decided that the call did something is told"""
     about: str = ""
     """a value that is wrong wherever it is, as the name of a dead switch"""
 
@@ -265,7 +251,20 @@ class _Slice:
             yield from kinds.get(wrong.place.how, self._entry)(wrong.place)
             return
         ends = [place for place, step in enumerate(self.steps) if not step.name and step.above < 0]
+        if isinstance(wrong, WrongChange):
+            self.most, self.decides = self.most - 1, True
+            yield from (self._sentence(end, ()) for end in ends[-1:])
+            yield from self._followed([at for end in ends[-1:] for at in self._decided(end)])
+            return
         yield from self._followed([at for end in ends[-1:] for at in self._raised(end)])
+
+    def _decided(self, end: int) -> list[int]:
+        """Returns the places where variables were set that the last condition of a call reads."""
+        call = self.steps[end].call
+        tests = [at for at in range(end) if self.steps[at].call == call and self.steps[at].name == IF]
+        test = self._tests.get(self.steps[tests[-1]].line) if tests else None
+        read = names_in(test.test) if isinstance(test, ast.If | ast.While) else []
+        return [at for name, _ in read if (at := self._origin(end, call, name)) is not None]
 
     def _raised(self, end: int) -> list[int]:
         """Returns the places where functions ended by the exception that ends a call, innermost first."""
@@ -521,8 +520,13 @@ class _Slice:
         node = self._node(step.line)
         if given := self._given(place):
             return given
-        if node is None or step.line in self.told or only_moves(node) or step.name.startswith("<"):
+        if node is None or step.line in self.told or step.name.startswith("<"):
             return ""
+        if only_moves(node):  # of the end of a call that had to do nothing, the condition that let it run matters
+            ends = self.decides and step.above < 0 and not step.name and not step.value.startswith("raises")
+            since = self._since(place) if ends else ""
+            self.told |= {step.line} if since else set()
+            return f"{self._at(step.line)} returns {step.value}{since}" if since else ""
         self.told.add(step.line)
         values, since = self._inputs(place, fields), self._since(place)
         if step.name:

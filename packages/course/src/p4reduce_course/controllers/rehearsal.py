@@ -38,6 +38,8 @@ _FEW: Final = 8
 """most changes that are tried where only packets show the mistake; each takes some 500 ms"""
 _GRADED: Final = 2
 """changes that are tried with switches, because they have passed without"""
+_CALLS: Final = 600
+"""most calls of a controller in a network without packets; a changed loop that does not end is left sooner"""
 _LIMITS: Final = ProcessLimits(cpu_s=4)
 
 
@@ -80,6 +82,8 @@ def _program() -> P4Program:
 
 class _Sessions(Sessions):
     """Sessions with switches that only hold entries."""
+
+    most_calls = _CALLS
 
     def __init__(self, topology: Topology, held: Held, passing: Callable[[int], None]) -> None:
         targets = [Target(node.name, "", 0) for node in topology.switches]

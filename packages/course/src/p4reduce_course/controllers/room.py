@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,8 +33,9 @@ from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, EndpointState
 from p4reduce.workers.wire import PacketType, headers, pack
 from p4reduce_course.controllers.diagnose import Book, entry_key, replicas_of
-from p4reduce_course.frame.lab import Draws
+from p4reduce_course.frame.lab import Draws, GradingTask
 from p4reduce_course.frame.report import LOOK, TooSlow, Wrong, counted
+from p4reduce_course.python_code import kept_by
 from p4reduce_course.python_trail import EntryPlace, WrongEntry
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode, Untold
@@ -50,6 +52,8 @@ CALLS: Final = 2_000
 """most calls of one controller; a correct controller makes hundreds"""
 PATIENCE: Final = 8
 """most calls to one dead switch, of 1 ms each; a controller that makes more waits for ever"""
+AGAIN: Final = 2
+"""most calls of the student's functions that ask one dead switch: one finds it dead, one may have ignored the error"""
 _ENTRIES: Final = 4096
 """most entries of one call"""
 _DEADLINE_S: Final = VIRTUAL_DEADLINE_S
@@ -85,13 +89,18 @@ class Sessions:
     """The connections of one controller to the switches of a network.
 
     Attributes:
+        most_calls: most calls of the controller.
         book: the entries that the switches accepted from the controller.
         highest: by switch, the election id with which the controller became primary.
         dead: switches that no longer answer.
         asked_dead: number of calls to each dead switch.
+        turn: number of the student's function that is running; it counts the calls of such functions.
+        asked_in: by dead switch, the turns in which it was asked.
         writing: called with a switch that is about to be written to.
         written: the entries of the last call, if it writes any.
     """
+
+    most_calls = CALLS
 
     def __init__(self, targets: Iterable[Target], program: P4Program, passing: Callable[[int], None]) -> None:
         """Connects no switch yet. ``passing``: lets virtual time pass (microseconds) while a call is answered."""
@@ -99,6 +108,8 @@ class Sessions:
         self.highest: dict[str, int] = {}
         self.dead: set[str] = set()
         self.asked_dead: dict[str, int] = {}
+        self.turn = 0
+        self.asked_in: dict[str, set[int]] = {}
         self.writing: Callable[[str], None] = lambda _: None
         self._targets = {target.name: target for target in targets}
         self._schema = program.schema
@@ -113,8 +124,8 @@ class Sessions:
         """Answers a call from the student's code; see :data:`~p4reduce_course.sandbox.process.Service`."""
         self._calls += 1
         self.written, self._refusal = (), None
-        if self._calls > CALLS:
-            raise Wrong(f"the controller made more than {CALLS} calls of p4rt: does a loop never end?")
+        if self._calls > self.most_calls:
+            raise Wrong(f"the controller made more than {self.most_calls} calls of p4rt: does a loop never end?")
         known: dict[str, Callable[..., Any]] = {
             "open": self._connect,
             "insert": self._insert,
@@ -243,6 +254,12 @@ class Sessions:
             if self.asked_dead[switch] > PATIENCE:
                 problem = f"the controller has asked {switch}, which is dead, more than {PATIENCE} times"
                 problem += ": waiting for ever. Leave out a switch that does not answer; do not ask it again"
+                raise WrongEntry(problem, "", EntryPlace(switch, "", how="asked"))
+            turns = self.asked_in.setdefault(switch, set())
+            turns.add(self.turn)
+            if len(turns) > AGAIN:
+                problem = f"the controller has asked {switch}, which is dead, in {len(turns)} calls of its functions, "
+                problem += "and waited 1 ms each time: it stays dead. Remember who did not answer; do not ask it again"
                 raise WrongEntry(problem, "", EntryPlace(switch, "", how="asked"))
             raise Untold(f"{switch}: UNAVAILABLE: no answer within 1 ms; is the switch running?")
 
@@ -492,6 +509,7 @@ class Room:
 
     def call(self, code: StudentCode, name: str, *arguments: Any) -> Any:
         """Calls a function of a student's controller, which asks this room's switches. Raises Wrong."""
+        self.sessions.turn += 1
         try:
             return code.call(name, *arguments, Remote("p4rt"), services={"p4rt": self.sessions.service})
         except Wrong as wrong:
@@ -619,6 +637,20 @@ class Room:
         """Returns the first transmissions on every directed link so far."""
         counters = self.network.fabric.links
         return {hop: Traffic(counters[hop].inc_first_frames, counters[hop].inc_first_bytes) for hop in counters}
+
+
+def anew_is_right(task: GradingTask, name: str, function: str, wrong: Wrong) -> Wrong:
+    """Returns a finding about a network that is right in a new process, with what the file keeps from call to call."""
+    text = (
+        f"{wrong.finding.said}. In a new process the same network is right: {function} must forget the network before"
+    )
+    try:
+        tree = ast.parse((task.answers / name).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, SyntaxError, ValueError, RecursionError):
+        tree = ast.Module([], [])
+    if kept := kept_by(tree, function):
+        text += f". {function} does not empty {', '.join(kept)}"
+    return Wrong(text, wrong.finding.where, wrong.finding.look, wrong.finding.files)
 
 
 def _match_text(match: Match) -> str:
