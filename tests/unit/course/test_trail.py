@@ -176,8 +176,8 @@ def test_a_payload_is_told_by_the_headers_in_front_of_it():
     )
     said = trail(text, DATA + tel + bytes(18) + b"sum", entries=entries).where(Departure("field", "payload"))
     assert said == (
-        "ethernet, hops[3] are valid at the end and emitted in front of the payload; "
-        "tel, hops[0], hops[1], hops[2] were made invalid"
+        "ethernet, hops[3] are valid at the end and emitted in front of the payload; tel, hops[0], hops[1], hops[2] "
+        f"were made invalid, the last in {line(text, 'hdr.hops[2].setInvalid();')}"
     )
 
 

@@ -85,10 +85,13 @@ class Trail:
     """conditions that were told as what let a line run"""
     lines: dict[int, None] = field(default_factory=dict)
     """lines that the last text named, in its order"""
+    wrong: set[str] = field(default_factory=set)
+    """names of what is wrong, as they stand in the program"""
 
     def where(self, wrong: Departure) -> str:
         """Returns sentences about the place where the last frame departs; empty if nothing is known."""
         self.lines.clear()
+        self.wrong.clear()
         self._open.clear()
         self._since_told.clear()
         return sentences(chain(self._parts(wrong), self._sources()))
@@ -119,6 +122,7 @@ class Trail:
                     before = self._steps[: self._steps.index(digest)]
                     name, value = digest.reads[wrong.element]
                     yield f"{self._at(digest.line)} tells {name}, which is {_number(value)}"
+                    self.wrong.add(self._local(name))
                     yield from self._field(name, before)
 
     # --- what happened
@@ -189,8 +193,7 @@ class Trail:
         quiet = bool(updates) or (bool(header) and re.search(whole, self._code) is not None)
         yield from self._kept(rf"(?<![\w.]){known}\s*=(?!=)|[(,]\s*{known}\s*[,)]", f"set {name}", quiet=quiet)
 
-    @staticmethod
-    def _behind(steps: Sequence[TrailStep]) -> Iterator[str]:
+    def _behind(self, steps: Sequence[TrailStep]) -> Iterator[str]:
         """Yields the headers in front of the payload, which no line sets: it follows what the deparser emits."""
         left = list(dict.fromkeys(step.name for step in steps if step.kind == "emit"))
         gone = dict[str, bool]()
@@ -201,6 +204,8 @@ class Trail:
         invalid = [name for name in dict.fromkeys((*came, *gone)) if gone.get(name) and name not in left]
         if left:
             made = f"; {', '.join(invalid)} {'was' if len(invalid) == 1 else 'were'} made invalid" if invalid else ""
+            last = next((s for s in reversed(steps) if s.name.removesuffix(".isValid()") in invalid and s.line), None)
+            made += f", the last in {self._at(last.line)}" if last is not None and len(invalid) > 1 else ""
             valid = f"{', '.join(left)} {'is' if len(left) == 1 else 'are'} valid at the end"
             yield f"{valid} and emitted in front of the payload{made}"
 
