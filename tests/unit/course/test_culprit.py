@@ -136,7 +136,8 @@ def test_lines_that_have_to_do_with_what_is_wrong_come_first():
     edits = list(p4_edits(text, "", dict.fromkeys(LINES, 1.0), LINES, Hints((), frozenset({"heavy"}))))
     lines = text.splitlines()
     assert "heavy" in lines[edits[0].line - 1]
-    assert "heavy" not in lines[edits[-1].line - 1]
+    near = [place for place, edit in enumerate(edits) if "heavy" in lines[edit.line - 1]]
+    assert sum(near) / len(near) < len(edits) / 2
 
 
 def test_a_line_of_the_skeleton_that_was_moved_is_the_students_own():

@@ -30,7 +30,7 @@ from p4reduce_course.frame.report import TooSlow, Wrong
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import Compiled, StudentProgram
 
-MOST: Final = 140
+MOST: Final = 180
 """most changes of P4 that are tried; each takes some 15 ms"""
 FEW: Final = 60
 """the same, if a cause is known"""
@@ -379,11 +379,14 @@ def p4_edits(
                 (0.4, _named(text, tokens, names, akin=False)),
                 (0.3, _compared(text, tokens, names)),
             ]
+        scored = list[tuple[float, Edit]]()
         for likely, edits in kinds:
             score = (weight or _MOVED) * likely
             for place, edit in enumerate(edits):  # what is near a line tells nothing of statements that are added there
                 here = additions.inner(line) * _ADDED**place if edit.added else near.get(line, _FAR) * _LATER**place
-                ranked.append((own, score * here, edit))
+                scored.append((score * here, edit))
+        scored.sort(key=lambda pair: pair[0], reverse=True)
+        ranked += [(own, score * max(_CROWDED, _CROWD**place), edit) for place, (score, edit) in enumerate(scored)]
     ranked.sort(key=lambda candidate: candidate[:2], reverse=True)
     alike = defaultdict[str, list[int]](list)
     for line in by_line:
@@ -415,6 +418,10 @@ _ADDED: Final = 0.8
 """the same, of a statement that is added"""
 _INNER: Final = 1.05
 """the same, of a line behind which a statement is added, for each block that encloses it"""
+_CROWDED: Final = 0.6
+"""least weight of a change that has many likelier ones in its line"""
+_CROWD: Final = 0.98
+"""weight of a change, for each likelier one in its line"""
 _CALLED: Final = re.compile(r"[A-Za-z_]\w*$")
 
 
