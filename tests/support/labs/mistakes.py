@@ -751,10 +751,13 @@ def first_text(number: str, file: str, old: str, new: str) -> tuple[str, list[st
 
 def in_its_line(number: str, file: str, old: str, new: str, said: str) -> bool:
     """Whether a text names the line of a mistake as the one whose change mends it all."""
-    found = re.search(r"A change in line (\d+) alone, at '.*', mends all ", said)
+    found = re.search(
+        r"(?:A change in line (\d+) alone, at '.*',|One more statement after line (\d+)) mends all ", said
+    )
     text = (SOLUTIONS / number / file).read_text()
     begin = text[: text.index(old)].count("\n") + 1
-    return found is not None and begin <= int(found[1]) <= begin + max(old.count("\n"), new.count("\n"))
+    last = begin + max(old.count("\n"), new.count("\n"))
+    return found is not None and begin - bool(found[2]) <= int(found[1] or found[2]) <= last
 
 
 def interval(named: int, tried: int) -> tuple[float, float]:

@@ -60,6 +60,64 @@ def test_changes_of_lists_casts_and_comparisons_are_among_them(path, old, new):
     among_the_changes(SOLUTIONS / path, old, new)
 
 
+@pytest.mark.parametrize(
+    ("path", "old", "new", "fields"),
+    [
+        ("15/telemetry.p4", "        hdr.hops[3].setInvalid();\n", "", set()),
+        ("14/heavy.p4", "            row2.write(cell2, count2);\n", "", set()),
+        ("12/learn.p4", "                meta.worker = hdr.hello.worker;\n", "", {"meta.worker"}),
+        ("03/slot.p4", "bitmap);\n                    mark_to_drop(std);", "bitmap);", {"mark_to_drop"}),
+    ],
+)
+def test_a_statement_that_is_missing_is_added_behind_a_line(path, old, new, fields):
+    right = (SOLUTIONS / path).read_text()
+    wrong = right.replace(old, new, 1)
+    assert wrong != right
+    hints = Hints((), frozenset(fields))
+    edits = [edit for edit in p4_edits(wrong, "", dict.fromkeys(LINES, 1.0), LINES, hints) if edit.added]
+    assert len([edit for edit in edits if "".join(edit.text.split()) == "".join(right.split())]) == 1
+
+
+def test_what_is_set_beside_a_line_is_not_missing_behind_it():
+    text = (SOLUTIONS / "12" / "learn.p4").read_text()
+    hints = Hints((), frozenset({"meta.worker"}))
+    edits = [edit for edit in p4_edits(text, "", dict.fromkeys(LINES, 1.0), LINES, hints) if edit.added]
+    there = next(n for n, code in enumerate(text.splitlines(), 1) if "meta.worker = hdr.hello.worker;" in code)
+    assert edits
+    assert not [edit for edit in edits if abs(edit.line - there) < 4]
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "most"),
+    [
+        ("11/router.p4", "update_checksum(hdr.ipv4.isValid()", "update_checksum(hdr.udp.isValid()", 20),
+        ("13/spread.p4", "number }, meta.count)", "number }, 16w4)", 60),
+        ("14/heavy.p4", "if (count2 < found)", "if (count2 < count1)", 60),
+    ],
+)
+def test_a_name_of_the_same_width_in_a_line_of_the_trail_is_tried_soon(path, old, new, most):
+    right = (SOLUTIONS / path).read_text()
+    wrong = right.replace(old, new, 1)
+    line = next(n for n, (a, b) in enumerate(zip(wrong.splitlines(), right.splitlines(), strict=True), 1) if a != b)
+    first = line if "hash" not in wrong.splitlines()[line - 2] else line - 1  # the trail names a statement's first line
+    edits = p4_edits(wrong, "", dict.fromkeys(LINES, 0.5), [n for n in LINES if n != line], Hints(led=[first]))
+    same = [n for n, edit in enumerate(edits) if "".join(edit.text.split()) == "".join(right.split())]
+    assert same[0] < most
+
+
+def test_a_right_line_is_not_blamed_where_a_copy_of_it_is_missing(tmp_path):
+    path = tmp_path / "a.p4"
+    path.write_text("a = 1;\nb = 2;\nif (c == d) {\n    f(a);\n}\n")
+    edits = [edit for edit in p4_edits(path.read_text(), "", dict.fromkeys(LINES, 1.0), LINES) if edit.copied]
+    moved = next(edit for edit in edits if edit.line == 4 and edit.text.startswith("a = 1;\n    f(a);\nb = 2;"))
+    assert culprit(path, [moved], lambda text: text.startswith("a = 1;\n    f(a);")) == (
+        "One more statement after line 1 mends all of it: a = 1;"
+    )
+    assert culprit(path, [moved], lambda text: text == moved.text) == (
+        "A change in line 4 alone, at 'f(a);', mends all of it: f(a);"
+    )
+
+
 def test_the_same_change_in_all_alike_lines_is_among_them():
     right = (SOLUTIONS / "14" / "heavy.p4").read_text()
     assert changed(right.replace("|+|", "+"), right)
@@ -76,9 +134,11 @@ def test_a_number_that_the_readme_names_is_tried():
 def test_lines_that_have_to_do_with_what_is_wrong_come_first():
     text = (SOLUTIONS / "14" / "heavy.p4").read_text()
     edits = list(p4_edits(text, "", dict.fromkeys(LINES, 1.0), LINES, Hints((), frozenset({"heavy"}))))
+    edits = [edit for edit in edits if not edit.added]
     lines = text.splitlines()
     assert "heavy" in lines[edits[0].line - 1]
-    assert "heavy" not in lines[edits[-1].line - 1]
+    near = [place for place, edit in enumerate(edits) if "heavy" in lines[edit.line - 1]]
+    assert sum(near) / len(near) < len(edits) / 2
 
 
 def test_a_line_of_the_skeleton_that_was_moved_is_the_students_own():
@@ -267,6 +327,30 @@ def test_a_text_is_loaded_in_the_place_of_a_file(tmp_path: Path):
         ),
         ("04", "quantize.py", "while workers", "if workers", "if workers * np.rint(np.ldexp(most, guess)) > LIMIT:"),
         ("05", "worker.py", "WORKERS[rank] = ", "WORKERS[0] = ", "WORKERS[0] = Worker(chunks, slots, timeout)"),
+        (
+            "11",
+            "router.p4",
+            "update_checksum(hdr.ipv4",
+            "update_checksum(hdr.udp",
+            "update_checksum(hdr.udp.isValid(),",
+        ),
+        ("13", "spread.p4", "number }, meta.count)", "number }, 16w4)", "{ hdr.job.src, hdr.job.dst, number }, 16w4);"),
+        ("14", "heavy.p4", "count2 < found)", "count2 < count1)", "if (count2 < count1) { found = count2; }"),
+        ("15", "telemetry.p4", "        hdr.hops[3].setInvalid();\n", "", "hdr.hops[2].setInvalid();"),
+        (
+            "03",
+            "slot.p4",
+            "bitmap);\n                    mark_to_drop(std);",
+            "bitmap);",
+            "bitmaps.write(slot, bitmap);",
+        ),
+        (
+            "12",
+            "learn.p4",
+            "                meta.worker = hdr.hello.worker;\n",
+            "",
+            "if (hdr.hello.isValid() && hdr.hello.worker != meta.worker) {",
+        ),
         (
             "07",
             "controller.py",

@@ -96,6 +96,8 @@ MISTAKES = [
     ("leaf2", "lowest: 0", "lowest: 1", "table peer", ["h3 and h4 have lowest: 1"]),
     ("root", "{port: 2, rid: 2}", "{port: 3, rid: 2}", "multicast", ["group 1 has no copy for leaf2: add port 2"]),
     ("leaf1", "{port: 2, rid: 2}", "{port: 2, rid: 5}", "table replica", ["no entry for rid 5", "copy for h2"]),
+    ("leaf2", "{port: 2, rid: 2}", "{port: 2, rid: 1}", "multicast", ["h4 (port 2) rid 1, which is that of h3"]),
+    ("leaf1", "{port: 1, rid: 1}", "{port: 1, rid: 2}", "multicast", ["h1 (port 1) rid 2, which is that of h2"]),
     ("root", "- group: 1", "- group: 2", "multicast", ["group 1, but the file has no such group"]),
     ("root", "group: 1 ", "group: 0 ", "table job", ["group 0, which means no multicast"]),
     ("root", "slots: 16", "slots: 10", "table job", ["slots must be 16"]),

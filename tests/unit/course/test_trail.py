@@ -19,6 +19,7 @@ from tests.support.labs import SOLUTIONS
 
 DATA = bytes.fromhex("02aa00000001 02bb00000001".replace(" ", ""))
 HEAVY = (SOLUTIONS / "14" / "heavy.p4").read_text()
+TELEMETRY = (SOLUTIONS / "15" / "telemetry.p4").read_text()
 ROUTER = (SOLUTIONS / "11" / "router.p4").read_text()
 
 
@@ -142,15 +143,55 @@ def test_a_cell_beyond_the_end_of_a_register_is_told():
     )
 
 
-def test_a_condition_in_an_action_that_kept_a_field_is_told_and_no_checksum():
+ROUTE = "tables: [{table: route, match: {hdr.ipv4.dst: 10.1.0.0/16}, action: via, params: {mac: 2, port: 4}}]"
+
+
+def routed():
     header = bytes.fromhex("4500001c000000004006") + bytes(2) + bytes([10, 0, 0, 1, 10, 1, 2, 3])
     total = sum(int.from_bytes(header[at : at + 2], "big") for at in range(0, 20, 2))
     checksum = ~(total % 0xFFFF) & 0xFFFF
-    frame = DATA + b"\x08\x00" + header[:10] + checksum.to_bytes(2, "big") + header[12:] + bytes(8)
+    return DATA + b"\x08\x00" + header[:10] + checksum.to_bytes(2, "big") + header[12:] + bytes(8)
+
+
+def test_a_checksum_is_followed_to_the_statement_that_computes_it():
+    text = ROUTER.replace("update_checksum(hdr.ipv4.isValid()", "update_checksum(hdr.udp.isValid()")
+    assert text != ROUTER
+    said = trail(text, routed(), entries=ROUTE).where(Departure("field", "ipv4.checksum"))
+    assert re.match(r"Line \d+, 'update_checksum\(hdr.udp.isValid\(\), .*' would set ipv4.checksum", said)
+    assert "and does not: udp is not valid" in said
+    assert "No line" not in said
+    text = ROUTER.replace("hdr.ipv4.src, hdr.ipv4.dst }", "hdr.ipv4.src }")
+    said = trail(text, routed(), entries=ROUTE).where(Departure("field", "ipv4.checksum"))
+    assert said.endswith("' sets ipv4.checksum")
+
+
+def test_a_payload_is_told_by_the_headers_in_front_of_it():
+    text = TELEMETRY.replace("        hdr.hops[3].setInvalid();\n", "")
+    assert text != TELEMETRY
+    tel_type = re.search(r"TEL_TYPE = (?:16w)?0x(\w{4})", TELEMETRY)[1]
+    tel = bytes.fromhex(f"{tel_type} 0800 03 00000000 0000")
+    entries = (
+        "tables: [{table: way, match: {hdr.ethernet.dst: 0x02aa00000001}, action: to, params: {port: 2}},"
+        "{table: sink, match: {std.egress_spec: 2}, action: end}]"
+    )
+    said = trail(text, DATA + tel + bytes(18) + b"sum", entries=entries).where(Departure("field", "payload"))
+    assert said == (
+        "ethernet, hops[3] are valid at the end and emitted in front of the payload; tel, hops[0], hops[1], hops[2] "
+        f"were made invalid, the last in {line(text, 'hdr.hops[2].setInvalid();')}"
+    )
+
+
+def test_no_line_is_missed_for_a_field_whose_header_is_assigned_whole():
+    text = HEAVY.replace("std.egress_spec = UP;", "std.egress_spec = UP; hdr.ethernet = hdr.ethernet;")
+    assert "No line" not in trail(text, load(1)).where(Departure("field", "ethernet.src"))
+    assert "No line" in trail(HEAVY, load(1)).where(Departure("field", "ethernet.src"))
+
+
+def test_a_condition_in_an_action_that_kept_a_field_is_told_and_no_checksum():
+    frame = routed()
     old = "        hdr.ipv4.ttl = hdr.ipv4.ttl - 1;"
     text = ROUTER.replace(old, f"        if (hdr.udp.isValid()) {{ {old.strip()} }}")
-    entries = "tables: [{table: route, match: {hdr.ipv4.dst: 10.1.0.0/16}, action: via, params: {mac: 2, port: 4}}]"
-    said = trail(text, frame, entries=entries).where(Departure("field", "ipv4.ttl"))
+    said = trail(text, frame, entries=ROUTE).where(Departure("field", "ipv4.ttl"))
     assert "hdr.ipv4.ttl - 1; }' would set ipv4.ttl, and does not run: false (hdr.udp.isValid 0)" in said
     assert "hdr.ipv4.id, hdr.ipv4.flags" not in said
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 import yaml
 
-from p4reduce_course.culprit import FEW, MOST, ON_TRAIL, culprit, hints_of, p4_edits, passes, suspects, unlike, unused
+from p4reduce_course.culprit import FEW, MOST, culprit, hints_of, p4_edits, passes, suspects, unlike, unused
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import LOOK, Check, Files, Wrong
@@ -492,9 +492,10 @@ class _Grader:
         steps = "" if trail is None else trail.where(wrong)
         where = ""
         if trail is not None and not self._told:
-            where = self._culprit(property_, played, small, FEW if causes[1] else MOST, trail.lines)
+            where = self._culprit(property_, played, small, FEW if causes[1] else MOST, trail)
+        earlier = first if len(first.got) < len(small.got) else None
         if not causes[1]:
-            causes.append(self._like(property_, played) or ("" if where else asked(self.number, property_)))
+            causes.append(self._like(property_, played, earlier) or ("" if where else asked(self.number, property_)))
         if not where:
             causes.append(unlike(self.path.read_text("utf-8"), skeleton_of(self.task, self.bench.file)))
         causes.insert(1, where or steps)  # what the program did comes before what it is like
@@ -548,8 +549,10 @@ class _Grader:
         outs = ((mistake.says, self._outs(played.scenario, mistake.wrong)) for mistake in self.bench.mistakes)
         return next((says for says, out in outs if out == played.got), "")
 
-    def _like(self, property_: Property, played: _Played) -> str:
+    def _like(self, property_: Property, played: _Played, earlier: _Played | None) -> str:
         """Returns the mistake that explains most of what the check finds wrong, if it explains half; or an empty text.
+
+        ``earlier``: frames before those that the check looks at, the last of which is wrong, too: as with the mistake.
 
         The measure is Jaccard's: frames that fail as with the mistake, of those that fail in either way.
         """
@@ -557,6 +560,8 @@ class _Grader:
         failed = {place for place, told in enumerate(frames) if self._differs(property_, *told)}
         best, likeliest = _HALF, ""
         for mistake in self.bench.mistakes:
+            if earlier is not None and self._outs(earlier.scenario, mistake.wrong)[-1] != earlier.got[-1]:
+                continue
             outs = self._outs(played.scenario, mistake.wrong)
             pairs = list(zip(frames, outs, strict=True))
             other = {
@@ -572,7 +577,7 @@ class _Grader:
                 best, likeliest = share, mistake.says
         return likeliest
 
-    def _culprit(self, property_: Property, played: _Played, small: _Played, most: int, likely: Iterable[int]) -> str:
+    def _culprit(self, property_: Property, played: _Played, small: _Played, most: int, trail: Trail) -> str:
         """Returns the place in the program where one of the first changes makes all checks pass; empty if none does."""
         judged = zip(played.scenario.frames, played.wanted, played.got, played.lines, strict=True)
         suspicious = suspects(
@@ -580,10 +585,10 @@ class _Grader:
         )
         for line in {line for lines in small.lines for line in lines}:  # an earlier frame may have left a wrong state
             suspicious[line] = max(_BEFORE, suspicious.get(line, 0.0))
-        suspicious |= dict.fromkeys(likely, ON_TRAIL)
         text, given = self.path.read_text("utf-8"), skeleton_of(self.task, self.bench.file)
         wrong = self._differs(property_, small.scenario.frames[-1], small.wanted[-1], small.got[-1])
         hints = hints_of(self.task, wrong)
+        hints = replace(hints, fields=hints.fields | trail.wrong, led=list(trail.lines))
         with StudentProgram(self.path) as program:
 
             def mends(text: str) -> bool:

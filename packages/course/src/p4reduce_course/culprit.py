@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -29,7 +30,7 @@ from p4reduce_course.frame.report import TooSlow, Wrong
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import Compiled, StudentProgram
 
-MOST: Final = 140
+MOST: Final = 180
 """most changes of P4 that are tried; each takes some 15 ms"""
 FEW: Final = 60
 """the same, if a cause is known"""
@@ -47,15 +48,27 @@ class Hints:
 
     numbers: Sequence[int] = ()
     fields: frozenset[str] = frozenset()
+    led: Sequence[int] = ()
+    """lines that led to what is wrong, nearest first"""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """A text with one change: the changed line (from 1), and the text that stood there."""
+    """A text with one change.
+
+    Attributes:
+        line: the changed line, from 1; of a statement that is added, the line that it follows.
+        was: the text that stood there.
+        text: the changed text.
+        added: whether a statement is added behind the line.
+        copied: of a statement that is moved, the text that also keeps it where it was, and the line it follows.
+    """
 
     line: int
     was: str
     text: str
+    added: bool = False
+    copied: tuple[str, int] | None = None
 
 
 def culprit(path: Path, edits: Iterable[Edit], mends: Callable[[str], bool], what: str = "all of it") -> str:
@@ -65,8 +78,12 @@ def culprit(path: Path, edits: Iterable[Edit], mends: Callable[[str], bool], wha
     """
     for edit in edits:
         if mends(edit.text):
-            line = path.read_text("utf-8").splitlines()[edit.line - 1]
-            was, line = (" ".join(code.split())[:SHOWN] for code in (edit.was, line))
+            lines, follows = path.read_text("utf-8").splitlines(), edit.line if edit.added else 0
+            if edit.copied is not None and mends(edit.copied[0]):  # where it is, it does no harm
+                follows = edit.copied[1]
+            was, line = (" ".join(code.split())[:SHOWN] for code in (edit.was, lines[(follows or edit.line) - 1]))
+            if follows:
+                return f"One more statement after line {follows} mends {what}: {line}"
             return f"A change in line {edit.line} alone, at '{was}', mends {what}: {line}"
     return ""
 
@@ -161,8 +178,11 @@ def in_p4(
         try:
             parts = program.compile(text).parts
             runs = [] if parts is None else parts.lines
-            suspicious = (suspects(ran) or dict.fromkeys(runs, 0.5)) | dict.fromkeys(likely, ON_TRAIL)
-            edits = p4_edits(text, given, suspicious, runs, hints_of(task, step.title))
+            suspicious = suspects(ran) or dict.fromkeys(runs, 0.5)
+            led, hints = list(likely), hints_of(task, step.title)
+            ways = {name for line in led for name in _LEAVES if name in text.splitlines()[line - 1]}
+            hints = replace(hints, fields=hints.fields | ways, led=led)
+            edits = p4_edits(text, given, suspicious, runs, hints)
             return culprit(path, islice(edits, MOST), mends)
         except Wrong:  # the process has reached a limit
             return ""
@@ -330,11 +350,20 @@ def p4_edits(
         by_line[line].append((place, token, line))
     hints = hints or Hints()
     near = _near(by_line, hints.fields)
+    weights = {line: ON_TRAIL * _LED**place for place, line in reversed(list(enumerate(hints.led)))}
+    near |= {line: max(near.get(line, _FAR), _STEP) for line in weights}
+    for line in by_line:  # the rest of a statement goes with its first line
+        first = _first_line(bare, line)
+        if line not in able and first in weights:
+            weights.setdefault(line, weights[first])
+            near[line] = near[first]
+    weights = {**suspicious, **weights}
+    additions = _Additions(text, bare, names, hints, near)
     ranked: list[tuple[bool, float, Edit]] = []
     for line, tokens in by_line.items():
         if tokens[0][1].partition("<")[0] in _DECLARED:
             continue
-        weight, own = suspicious.get(line, 0.0 if line in able else 0.5), line not in left or "/*" in text
+        weight, own = weights.get(line, 0.0 if line in able else 0.5), line not in left or "/*" in text
         weight = ON_TRAIL if tokens[0][1] in ("return", "exit") else weight
         kinds: list[tuple[float, Iterator[Edit]]] = [(0.6, _statements(text, line))]
         if weight:
@@ -344,12 +373,20 @@ def p4_edits(
                 (0.8, _conditions(text, tokens)),
                 (0.7, _terms(text, tokens, names)),
                 *kinds,
+                (0.75, additions.next_one(line)),
+                (1.2, additions.behind(line) if line in suspicious else iter(())),
+                (0.8, _named(text, tokens, names, akin=False, about=_words(bare, line))),
                 (0.4, _named(text, tokens, names, akin=False)),
                 (0.3, _compared(text, tokens, names)),
             ]
+        scored = list[tuple[float, Edit]]()
         for likely, edits in kinds:
-            score = (weight or _MOVED) * near.get(line, _FAR) * likely
-            ranked += [(own, score * _LATER**place, edit) for place, edit in enumerate(edits)]
+            score = (weight or _MOVED) * likely
+            for place, edit in enumerate(edits):  # what is near a line tells nothing of statements that are added there
+                here = additions.inner(line) * _ADDED**place if edit.added else near.get(line, _FAR) * _LATER**place
+                scored.append((score * here, edit))
+        scored.sort(key=lambda pair: pair[0], reverse=True)
+        ranked += [(own, score * max(_CROWDED, _CROWD**place), edit) for place, (score, edit) in enumerate(scored)]
     ranked.sort(key=lambda candidate: candidate[:2], reverse=True)
     alike = defaultdict[str, list[int]](list)
     for line in by_line:
@@ -367,6 +404,8 @@ def lines_left(mine: Sequence[str], given: Sequence[str]) -> set[int]:
     return {line + 1 for at, _, size in blocks.get_matching_blocks() for line in range(at, at + size)}
 
 
+_LED: Final = 0.9
+"""weight of a line of the trail, for each that was named before it"""
 _MOVED: Final = 0.3
 """weight of a line that did not run"""
 _FAR: Final = 0.4
@@ -375,6 +414,14 @@ _STEP: Final = 0.85
 """weight of a line whose variables are used for such a field, for each line between"""
 _LATER: Final = 0.97
 """weight of a change, for each likelier one of its kind in its line"""
+_ADDED: Final = 0.8
+"""the same, of a statement that is added"""
+_INNER: Final = 1.05
+"""the same, of a line behind which a statement is added, for each block that encloses it"""
+_CROWDED: Final = 0.6
+"""least weight of a change that has many likelier ones in its line"""
+_CROWD: Final = 0.98
+"""weight of a change, for each likelier one in its line"""
 _CALLED: Final = re.compile(r"[A-Za-z_]\w*$")
 
 
@@ -399,6 +446,89 @@ def _near(by_line: Mapping[int, Sequence[tuple[int, str, int]]], fields: Iterabl
 _COMMON: Final = frozenset(
     ("hdr", "meta", "std", "if", "else", "read", "write", "apply", "isValid", "setValid", "action")
 )
+
+
+def _first_line(bare: Sequence[str], line: int) -> int:
+    """Returns the line in which a line's statement begins."""
+    while line > 1 and bare[line - 2].strip() and not bare[line - 2].rstrip().endswith((";", "{", "}", ":")):
+        line -= 1
+    return line
+
+
+def _words(bare: Sequence[str], line: int) -> frozenset[str]:
+    """Returns the names in a line and beside it."""
+    beside = " ".join(bare[max(0, line - 2) : line + 1])
+    return frozenset(name for _, token, _ in tokens_of(beside) for name in (token, token.rpartition(".")[0]))
+
+
+@dataclass
+class _Additions:
+    """Statements that may be missing behind some line."""
+
+    text: str
+    bare: Sequence[str]
+    names: _Names
+    hints: Hints
+    near: Mapping[int, float]
+
+    def next_one(self, line: int) -> Iterator[Edit]:
+        """Yields a statement once more, with the next numbers or those before."""
+        code = self.bare[line - 1].strip()
+        if not code.endswith(";") or code.count(";") > 1 or not re.search(r"[A-Za-z_]\d|\[\d+\]", code):
+            return
+        there = {" ".join(each.split()) for each in self.bare}
+        words = {token for _, token, _ in tokens_of(self.text)}
+        for by in (1, -1):
+            parts = re.split(r"((?<=[A-Za-z_])\d+\b|(?<=\[)\d+(?=\]))", code)
+            other = "".join(str(max(0, int(part) + by)) if part.isdigit() else part for part in parts)
+            named = {token for _, token, _ in tokens_of(other) if re.search(r"[A-Za-z_]\d+$", token)}
+            if " ".join(other.split()) not in there and named <= words:
+                yield self._put(line, other)
+
+    def behind(self, line: int) -> Iterator[Edit]:
+        """Yields statements that set what is wrong, or decide where a frame goes: copies, and assignments of names."""
+        code = self.bare[line - 1].strip()
+        if code.endswith((";", "{")) and not re.match(r"(?:return|exit|action|table|apply|state)\b", code):
+            beside = self.bare[max(0, line - _BESIDE) : line + _BESIDE]
+            for statement in self._statements:
+                target = re.match(r"[\w.\[\]]+(?: =|\()", statement)
+                if target is None or not any(each.strip().startswith(target[0]) for each in beside):
+                    yield self._put(line, statement)  # what is there already may be wrong, and is not missing
+
+    def inner(self, line: int) -> float:
+        """Returns the weight of a line by its depth: what is missing in a branch would often do before it, too."""
+        return _INNER ** sum(code.count("{") - code.count("}") for code in self.bare[:line])
+
+    def _put(self, line: int, statement: str) -> Edit:
+        lines = self.text.splitlines(keepends=True)
+        mine = lines[line - 1]
+        space = mine[: len(mine) - len(mine.lstrip())] + ("    " if self.bare[line - 1].rstrip().endswith("{") else "")
+        return Edit(line, "", "".join([*lines[:line], f"{space}{statement}\n", *lines[line:]]), added=True)
+
+    @cached_property
+    def _statements(self) -> list[str]:
+        copies, sources = dict[str, None](), dict[str, None]()
+        for code in (" ".join(each.split()) for each in self.bare):
+            tokens = [token for _, token, _ in tokens_of(code)]
+            if not code.endswith(";") or code.count(";") > 1 or len(tokens) < _LEAST:
+                continue
+            target = tokens[0] if tokens[1] in ("=", "(") else ""
+            if {target, target.rpartition(".")[2]} & self.hints.fields:
+                copies[code] = None
+        targets = [name for name in self.names.bits if {name, name.removeprefix("hdr.")} & self.hints.fields]
+        for target in targets:
+            others = self.names.others(target, cast=False)
+            others.sort(key=lambda other: other.rpartition(".")[2] != target.rpartition(".")[2])
+            sources |= {f"{target} = {other};": None for other in others if not other.startswith(("std.", target))}
+        return [*copies, *sources][:_MOST_ADDED]
+
+
+_BESIDE: Final = 4
+"""lines before and after a place, where a statement with the same target is no copy that is missing"""
+_LEAST: Final = 3
+"""tokens of a statement"""
+_MOST_ADDED: Final = 8
+"""most statements that are added behind one line"""
 
 
 def _in_alike_lines(text: str, edit: Edit, alike: Sequence[int]) -> Edit | None:
@@ -549,7 +679,9 @@ def _statements(text: str, line: int) -> Iterator[Edit]:
         if other != line and not lines[other - 1].strip().startswith(("//", "#")):
             moved = list(rest)
             moved.insert(other - 1, mine)
-            yield Edit(line, code, "".join(moved))
+            place = other - 1 if other < line else other
+            kept = "".join([*lines[:place], mine, *lines[place:]])
+            yield Edit(line, code, "".join(moved), copied=(kept, place) if place else None)
 
 
 _INDEX: Final = 32
@@ -562,8 +694,18 @@ def _targets(tokens: Sequence[tuple[int, str, int]], names: _Names) -> set[int]:
     return {names.bits[token] for _, token, _ in tokens if token in names.bits}
 
 
-def _named(text: str, tokens: Sequence[tuple[int, str, int]], names: _Names, *, akin: bool) -> Iterator[Edit]:
-    """Yields another name in place of one: a similar name (``akin``) or any other that fits; lists, arguments."""
+def _named(
+    text: str,
+    tokens: Sequence[tuple[int, str, int]],
+    names: _Names,
+    *,
+    akin: bool,
+    about: frozenset[str] | None = None,
+) -> Iterator[Edit]:
+    """Yields another name in place of one: a similar name (``akin``) or any other that fits; lists, arguments.
+
+    ``about``: names, to which others are restricted.
+    """
     for index, (place, token, line) in enumerate(tokens):
         name, _, method = token.rpartition(".")
         if method in ("setValid", "setInvalid", "isValid", "read", "write", "apply", "extract", "emit", "next"):
@@ -575,12 +717,14 @@ def _named(text: str, tokens: Sequence[tuple[int, str, int]], names: _Names, *, 
         cast = index > 0 and tokens[index - 1][1] == ")"
         if akin and token[0].isdigit():
             near = _targets(tokens, names) | ({_INDEX} if any(_CELL.search(word) for _, word, _ in tokens) else set())
+            width = re.match(r"(\d+)w", token)
+            same = names.values[int(width[1])] if width is not None else []
             for other in dict.fromkeys(
-                (*names.constants, *(fitting for bits in near for fitting in names.values[bits]))
+                (*same, *names.constants, *(fitting for bits in near for fitting in names.values[bits]))
             ):
                 yield _put(text, place, token, other, line)
         for other in names.others(name, cast=cast):
-            if _akin(other, name) == akin:
+            if _akin(other, name) == akin and (about is None or other in about):
                 yield _put(text, place, token, other + rest, line, name)
         if not akin:
             continue

@@ -207,7 +207,7 @@ class _Grader:
         self._told: dict[tuple[int, str], Wrong] = {}
         self._brief, self._ran = not task.explain, list[tuple[Sequence[int], bool]]()  # to locate the mistake
         self._small: tuple[int, Sequence[Push], Callable[[_Played, int], bool]] | None = None  # frames of the mistake
-        self._likely, self._where = set[int](), ""
+        self._likely, self._where = list[int](), ""
 
     def steps(self) -> list[LabStep]:
         def anew(program: StudentProgram, compilation: Compiled) -> list[LabStep]:
@@ -346,7 +346,7 @@ class _Grader:
             trail = Trail(
                 self.path.read_text("utf-8"), steps, [name for _, _, name in frames], skeleton_of(self.task, FILE)
             )
-            self._where, self._likely = trail.where(_deviation(played[place], workers)), set(trail.lines)
+            self._where, self._likely = trail.where(_deviation(played[place], workers)), list(trail.lines)
         if (workers, message) not in self._told:  # the same mistake keeps the name of its files
             look = shown(self.path, self.task.folder, name, workers, frames)
             self._told[workers, message] = Wrong(message, str(self.path), *look)

@@ -156,7 +156,7 @@ class _Grader:
         self._chunks, self._ticks = 0, dict[int, list[int]]()  # of the last worker; RESULTs by tick
         self._told: dict[tuple[int, str], Wrong] = {}
         self._brief, self._ran = not task.explain, list[tuple[Sequence[int], bool]]()  # to locate the mistake
-        self._small, self._likely, self._where = list[Push](), set[int](), ""  # the frames that show a mistake
+        self._small, self._likely, self._where = list[Push](), list[int](), ""  # the frames that show a mistake
         self._wrong: Wrong | None = None  # the first mistake of the switch that was found
 
     def steps(self) -> list[LabStep]:
@@ -337,7 +337,7 @@ class _Grader:
             self.path.read_text("utf-8"), steps, [str(push) for push in pushes], skeleton_of(self.task, P4_FILE)
         )
         self._where = trail.where(self._deviation(played[place], workers))
-        self._likely = set(trail.lines)
+        self._likely = list(trail.lines)
 
     def _deviation(self, frame: _Played, workers: int) -> Departure:
         ports, due = sorted(port for port, _ in frame.sent), frame.ports(workers)

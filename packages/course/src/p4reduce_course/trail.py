@@ -83,12 +83,15 @@ class Trail:
     """steps that were told, the sources of which have not been"""
     _since_told: list[TrailStep] = field(default_factory=list)
     """conditions that were told as what let a line run"""
-    lines: set[int] = field(default_factory=set)
-    """lines that the last text named"""
+    lines: dict[int, None] = field(default_factory=dict)
+    """lines that the last text named, in its order"""
+    wrong: set[str] = field(default_factory=set)
+    """names of what is wrong, as they stand in the program"""
 
     def where(self, wrong: Departure) -> str:
         """Returns sentences about the place where the last frame departs; empty if nothing is known."""
         self.lines.clear()
+        self.wrong.clear()
         self._open.clear()
         self._since_told.clear()
         return sentences(chain(self._parts(wrong), self._sources()))
@@ -119,6 +122,7 @@ class Trail:
                     before = self._steps[: self._steps.index(digest)]
                     name, value = digest.reads[wrong.element]
                     yield f"{self._at(digest.line)} tells {name}, which is {_number(value)}"
+                    self.wrong.add(self._local(name))
                     yield from self._field(name, before)
 
     # --- what happened
@@ -176,12 +180,63 @@ class Trail:
         if written:
             yield from self._set(written[-1], name)
             return
+        if name == "payload":
+            yield from self._behind(steps)
+            return
         header = name.rpartition(".")[0]
         taken = [step.name for step in steps if step.kind == "extract"]
         if header and header not in taken and not name.startswith(("std.", "meta.")):
             yield from self._path(header)
-        known = _in_code(name)
-        yield from self._kept(rf"(?<![\w.]){known}\s*=(?!=)|[(,]\s*{known}\s*[,)]", f"set {name}")
+        updates = list(self._updated(name, steps))
+        yield from updates
+        known, whole = _in_code(name), rf"(?<![\w.])(?:hdr\.)?{re.escape(header)}\s*=(?!=)|\.(?:push_front|pop_front)\("
+        quiet = bool(updates) or (bool(header) and re.search(whole, self._code) is not None)
+        yield from self._kept(rf"(?<![\w.]){known}\s*=(?!=)|[(,]\s*{known}\s*[,)]", f"set {name}", quiet=quiet)
+
+    def _behind(self, steps: Sequence[TrailStep]) -> Iterator[str]:
+        """Yields the headers in front of the payload, which no line sets: it follows what the deparser emits."""
+        left = list(dict.fromkeys(step.name for step in steps if step.kind == "emit"))
+        gone = dict[str, bool]()
+        for step in steps:
+            if step.kind == "set" and step.name.endswith(".isValid()"):
+                gone[step.name.removesuffix(".isValid()")] = not step.after
+        came = [step.name for step in steps if step.kind == "extract"]
+        invalid = [name for name in dict.fromkeys((*came, *gone)) if gone.get(name) and name not in left]
+        if left:
+            made = f"; {', '.join(invalid)} {'was' if len(invalid) == 1 else 'were'} made invalid" if invalid else ""
+            last = next((s for s in reversed(steps) if s.name.removesuffix(".isValid()") in invalid and s.line), None)
+            made += f", the last in {self._at(last.line)}" if last is not None and len(invalid) > 1 else ""
+            valid = f"{', '.join(left)} {'is' if len(left) == 1 else 'are'} valid at the end"
+            yield f"{valid} and emitted in front of the payload{made}"
+
+    def _updated(self, name: str, steps: Sequence[TrailStep]) -> Iterator[str]:
+        """Yields the statements that compute a checksum into a field, with the condition that kept them from it."""
+        for line in sorted(self._checksums):
+            code = self._statement(line)
+            asked = re.match(
+                rf"\s*update_checksum\w*\s*\(\s*(.*?),\s*\{{[^}}]*\}},\s*{_in_code(name)}\s*[,)]", code, re.S
+            )
+            if asked is None:
+                continue
+            header = re.fullmatch(r"(?:hdr\.)?([\w.\[\]]+)\.isValid\(\)", asked[1])
+            if header is None or header[1] not in self._headers_of:
+                yield f"{self._at(line)} sets {name} if {' '.join(asked[1].split())}"
+            elif self._is_valid(header[1], steps):
+                yield f"{self._at(line)} sets {name}"
+            else:
+                path = "".join(f"; {part}" for part in self._path(header[1]) if not self._valid(header[1], steps))
+                yield f"{self._at(line)} would set {name}, and does not: {header[1]} is not valid{path}"
+
+    @staticmethod
+    def _is_valid(header: str, steps: Sequence[TrailStep]) -> bool:
+        """Returns whether a header is valid at the end of some steps."""
+        valid = False
+        for step in steps:
+            if step.kind == "extract" and step.name == header:
+                valid = True
+            elif step.name == f"{header}.isValid()" and step.kind == "set":
+                valid = bool(step.after)
+        return valid
 
     def _path(self, header: str) -> Iterator[str]:
         ways = [step for step in self._steps if step.kind in ("select", "error")]
@@ -464,7 +519,7 @@ class Trail:
     # --- the text
 
     def _at(self, line: int) -> str:
-        self.lines.add(line)
+        self.lines.setdefault(line)
         lines = self.text.splitlines()
         code = " ".join(self._statement(line).split()) if 0 < line <= len(lines) else ""
         return f"line {line}, '{code if len(code) <= _SHOWN else code[: _SHOWN - 1] + '…'}'"

@@ -211,6 +211,14 @@ def copies(role: Role, student: Student, answer: PacketAnswer) -> Said | None:
             return (problem if rid else f"the copy for {child.name} has rid 0: give each copy a rid from 1 up"), where
         sent = [message for port, message in answer.messages if port == child.port]
         wrong = "nothing left" if not sent else wrong_address(sent[0].destination, sent[0].udp, end(child), "")
+        for other in role.children if wrong and sent else ():
+            theirs = not wrong_address(sent[0].destination, sent[0].udp, end(other), "")
+            if theirs and other is not child and any(pair == (other.port, rid) for pair in replicas):
+                problem = (
+                    f"multicast group {group} gives the copy for {child.name} (port {child.port}) rid {rid}, which is "
+                    f"that of {other.name}: {wrong} ({child.name}'s). Give each copy a rid of its own"
+                )
+                return problem, place
         if wrong:
             return f"the copy for {child.name} (rid {rid}): {wrong} ({child.name}'s)", where
     if len(replicas) != len(role.children):
