@@ -703,7 +703,7 @@ def stored(name):
 
 BATCHES = {
     "developed": MISTAKES, "first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH,
-    **{name: stored(name) for name in ("sixth", "seventh", "eighth", "ninth", "tenth")},
+    **{name: stored(name) for name in ("sixth", "seventh", "eighth", "ninth", "tenth", "eleventh")},
 }  # fmt: skip
 
 

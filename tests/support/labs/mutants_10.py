@@ -46,6 +46,14 @@ MUTANTS = [
         "replace",
     ),
     Mutant(
+        "the dead stay a part",
+        F,
+        "entries = written.pop(switch)",
+        "entries = written[switch]",
+        ("in which no switch was dead", "Return None unless"),
+        "replace",
+    ),
+    Mutant(
         "nobody looks",
         F,
         "    look(network, p4rt)\n    if not",

@@ -35,7 +35,7 @@ from p4reduce_course.controllers.room import (
     wired,
 )
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
-from p4reduce_course.frame.report import Check, Wrong
+from p4reduce_course.frame.report import Check, Wrong, counted
 from p4reduce_course.python_trail import WrongChange, WrongEntry, located
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_MS, PS_PER_US
@@ -92,6 +92,7 @@ class ControllerPlay:
         """Makes a play. ``ask(name, *arguments)`` calls a function of the student's, with the room's p4rt."""
         self.ground, self.room, self._ask, self._first_epoch, self._where = ground, room, ask, first_epoch, where
         self.took_ps = self.changes = 0
+        self._needless: list[Plan] = []  # plans that were given up although none of their switches was dead
         self.changed: Callable[[], None] = lambda: None
         self._random = np.random.default_rng(ground.network["job"])
         self._about: Plan | None = None  # the plan that was looked at last
@@ -170,8 +171,13 @@ class ControllerPlay:
         return WrongEntry(f"{first}; {text}{stop}{rest}", wrong.finding.where, wrong.place)
 
     def check_end(self, dead: Collection[str]) -> None:
-        """Raises Wrong if a living switch still has entries of an epoch that is over."""
+        """Raises Wrong if a tree was changed without need, or a living switch has entries of an epoch that is over."""
         check_gone(self.room.sessions.book, self._plan, self._where, dead)
+        if self._needless:
+            first = self._needless[0]
+            message = f"tick changed the tree of root {first.root}, epoch {first.epoch}, in which no switch was dead"
+            message += f"; {counted(len(self._needless), 'change')} of that kind: each costs what is on its way"
+            raise WrongChange(f"{message}. Return None unless a switch of the tree that is in use died", self._where)
 
     def _waits(self) -> Wrong:
         dead = sorted(self.room.sessions.dead)
@@ -204,6 +210,8 @@ class ControllerPlay:
             self.room.network.retire(self.job)
             self.job = self.room.network.add(plan)
             self._post()
+        if not dead & set(old.by_switch):
+            self._needless.append(old)
         self._epochs.append(plan.epoch)
         self._plan = plan
         self._plans.insert(0, plan)
