@@ -118,6 +118,14 @@ MUTANTS = [
         "again",
     ),
     Mutant(
+        "the root is taken for dead",
+        F,
+        "            look(network, p4rt)\n            clear(p4rt)\n",
+        "            dead.add(root)\n            clear(p4rt)\n",
+        ("StopIteration", "dead.add(root)"),
+        "leaf",
+    ),
+    Mutant(
         "no root",
         F,
         'return {"epoch": numbers["epoch"], "root": root}',

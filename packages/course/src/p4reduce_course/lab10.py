@@ -293,6 +293,7 @@ class _Grader:
             self._step("again", "one root is left, the last", "one left, last", self.last_left),
             self._step("leaf", "a leaf dies, and its workers with it", "leaf", self.leaf),
             self._step("leaf", "a leaf dies between two sums", "leaf, idle", self.leaf_between),
+            self._step("leaf", "a leaf dies while it is written to", "leaf, writing", self.leaf_writing),
         ]
 
     def _step(self, part: str, title: str, name: str, act: Callable[[ControllerPlay], None]) -> LabStep:
@@ -371,10 +372,13 @@ class _Grader:
         play.sum()
 
     def writing(self, play: ControllerPlay) -> None:
-        spines = play.ground.spines
+        self._written_to(play, play.ground.spines)
+
+    def _written_to(self, play: ControllerPlay, mortal: Collection[str]) -> None:
+        """Lets the root die, and then the first of some switches that the controller writes to."""
 
         def written(switch: str) -> None:
-            if switch in spines - play.room.sessions.dead:
+            if switch in mortal and switch not in play.room.sessions.dead:
                 play.room.sessions.writing = lambda _: None
                 play.room.die(switch)
 
@@ -415,9 +419,15 @@ class _Grader:
     def leaf_between(self, play: ControllerPlay) -> None:
         play.room.die(self._leaf(play))
 
+    def leaf_writing(self, play: ControllerPlay) -> None:
+        self._written_to(play, self._leaves(play))
+
     def _leaf(self, play: ControllerPlay) -> str:
-        leaves = [node.name for node in play.ground.topology.switches if node.name not in play.ground.spines]
-        return self.draws.choice("which leaf", leaves)
+        return self.draws.choice("which leaf", self._leaves(play))
+
+    @staticmethod
+    def _leaves(play: ControllerPlay) -> list[str]:
+        return [node.name for node in play.ground.topology.switches if node.name not in play.ground.spines]
 
 
 LAB: Final = Lab(
@@ -427,7 +437,7 @@ LAB: Final = Lab(
     minutes=75,
     parts=(
         LabPart("start", "sums while nothing dies", 20),
-        LabPart("replace", "the root dies, whenever it likes", 40),
+        LabPart("replace", "the root dies, at any moment", 40),
         LabPart("again", "more than one dies", 20),
         LabPart("leaf", "a switch with workers dies", 20),
     ),

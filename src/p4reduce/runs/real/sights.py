@@ -24,7 +24,7 @@ from p4reduce.runs.real.targets import EmbeddedTarget
 from p4reduce.runs.real.wires import VethWires
 from p4reduce.topologies import Topology, to_yaml
 from p4reduce.topologies.model import Hop
-from p4switch.base.safe_yaml import one_line
+from p4switch.base.values import one_line
 from p4switch.device import Device
 from p4switch.trace.steps import what_if
 from p4switch.trace.to_text import of_folder

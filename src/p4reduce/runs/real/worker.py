@@ -53,7 +53,9 @@ class CommandedWorker:
     def answer(self, command: Message) -> Message:
         """Carry out a command. Raises ``ValueError`` for an unknown command, and the errors of collectives."""
         what = command.pop("do", None)
-        if what == "work" and self._backend.observer is None:
+        if what == "work":
+            if self._backend.observer is not None:
+                raise ValueError("do: work, but other work waits for next")
             report: Message = to_plain(self._work(from_plain(WorkCommand, command, "work")))
             return report
         if what in ("status", "finish"):

@@ -24,7 +24,8 @@ from p4reduce_course import __version__
 from p4reduce_course.frame.grading import answers_folder, checked_student, grade, lab_of
 from p4reduce_course.frame.report import GradeReport, LabError, counted, said_of, write_looks
 from p4switch.base.files import read_text
-from p4switch.base.safe_yaml import PlainNodes, one_line
+from p4switch.base.safe_yaml import PlainNodes
+from p4switch.base.values import one_line
 
 # Grades of a class.
 

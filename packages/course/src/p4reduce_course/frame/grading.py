@@ -19,7 +19,8 @@ from p4reduce_course.frame.lab import EXAMPLE, PRACTICE, SKELETON, GradingTask, 
 from p4reduce_course.frame.likeness import digest
 from p4reduce_course.frame.report import Check, Finding, GradeReport, LabError, shared_out
 from p4reduce_course.sandbox.intake import Intake, taken_in
-from p4switch.base.safe_yaml import PlainNodes, one_line
+from p4switch.base.safe_yaml import PlainNodes
+from p4switch.base.values import one_line
 
 # Folders: copying a lab for a student, and finding the answers in a submission.
 

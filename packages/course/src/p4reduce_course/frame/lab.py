@@ -14,7 +14,8 @@ import numpy as np
 import yaml
 
 from p4reduce_course.frame.report import Check, Finding, TooSlow, Wrong
-from p4switch.base.safe_yaml import PlainNodes, one_line
+from p4switch.base.safe_yaml import PlainNodes
+from p4switch.base.values import one_line
 
 # Parameters that follow from a student's name, and inputs that follow from a seed that students do not know.
 

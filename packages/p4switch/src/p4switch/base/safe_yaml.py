@@ -11,8 +11,6 @@ import yaml
 
 from p4switch.base.values import one_line, short
 
-__all__ = ["PlainNodes", "YamlError", "one_line", "read_yaml"]
-
 SIZE_LIMIT: Final = 16 << 20
 """default limit on the characters of a document"""
 DEPTH_LIMIT: Final = 64
