@@ -72,7 +72,7 @@ class Experiment(BaseModel):
             default="as the topology says")] = None  # fmt: skip
     queue_frames: Annotated[int, Flag("Capacity of an output queue of a switch, in frames for each priority.",
             panel=NETWORK)] = Field(1024, ge=2, lt=2**31)  # fmt: skip
-    model: Annotated[Literal["digits", "tensor"], Flag("Train the classifier of digits, or sum a plain tensor.", "-m",
+    model: Annotated[Literal["digits", "tensor"], Flag("Train the digits classifier, or sum a plain tensor.", "-m",
             panel=WORK)] = "tensor"  # fmt: skip
     collective: Annotated[
         Literal["all_reduce", "broadcast", "push", "pull", "push_pull", "all_to_all"],
@@ -84,14 +84,14 @@ class Experiment(BaseModel):
             panel=WORK)] = Field(1, ge=1)  # fmt: skip
     epochs: Annotated[int, Flag("Number of passes over the training data (with --model digits).",
             panel=WORK)] = Field(10, ge=1)  # fmt: skip
-    target_accuracy: Annotated[float, Flag("Test accuracy until which the time is measured (with --model digits).",
+    target_accuracy: Annotated[float, Flag("Test accuracy up to which time is measured (with --model digits).",
             panel=WORK)] = Field(0.95, gt=0, le=1)  # fmt: skip
     seed: Annotated[int, Flag("Seed of data, weights, tensors and faults.", "-s",
             panel=WORK)] = Field(0, ge=0, lt=2**63)  # fmt: skip
     lanes: Annotated[Literal[64, 256], Flag("Number of int32 values in a full packet.", "-l", panel=NUMBERS)] = 256
     numbers: Annotated[Literal["block", "fixed"], Flag("Block floating point, or fixed point with one --scale.",
             panel=NUMBERS)] = "block"  # fmt: skip
-    scale: Annotated[float | None, Flag("Units of int32 for 1.0, which --numbers fixed needs.", panel=NUMBERS,
+    scale: Annotated[float | None, Flag("Factor from float to int32, which --numbers fixed needs.", panel=NUMBERS,
             default="none")] = Field(None, gt=0, allow_inf_nan=False)  # fmt: skip
     speculate: Annotated[bool, Flag("Guess exponents from earlier all-reduces, which saves a round trip and costs at "
             "most 6 bits of precision.", panel=NUMBERS)] = False  # fmt: skip
@@ -101,7 +101,7 @@ class Experiment(BaseModel):
             panel=NUMBERS)] = False  # fmt: skip
     window: Annotated[int | None, Flag("Number of chunks in flight.", panel=NUMBERS,
             default="rate times round trip")] = Field(None, ge=1)  # fmt: skip
-    threads: Annotated[int | None, Flag("Number of threads that simulate a network in virtual time, which changes no "
+    threads: Annotated[int | None, Flag("Number of threads that simulate a network in virtual time; they change no "
             "result.", panel=NETWORK, default="one for 32 switches, at most one for each processor")
             ] = Field(None, ge=1, le=64, exclude=True)  # fmt: skip
     faults: FaultOptions = FaultOptions()

@@ -35,7 +35,7 @@ REAL_TIME: Final = "Real time"
 
 Loss = Annotated[float, Flag("Probability that a link loses a frame.", panel=FAULTS)]
 Duplicate = Annotated[float, Flag("Probability that a link delivers a frame twice.", panel=FAULTS)]
-Reorder = Annotated[float, Flag("Probability that a link holds a frame back behind later ones.", panel=FAULTS)]
+Reorder = Annotated[float, Flag("Probability that a link delays a frame behind later ones.", panel=FAULTS)]
 TOPOLOGY: Final = "Network: a YAML file, a bundled name ('p4reduce topo list'), or a builder with its parameters."
 Topology = Annotated[str, Flag(TOPOLOGY, "-t", panel=NETWORK)]
 
@@ -165,7 +165,7 @@ class Described:
 
 
 _CONFIG: Final = CommandFlag("config", Path, None, (), Flag(
-        "YAML file with any of these settings, which flags override.", "-c", reads=True, example="settings",
+        "YAML file with any of these settings; flags override it.", "-c", reads=True, example="settings",
         default="none"))  # fmt: skip
 
 

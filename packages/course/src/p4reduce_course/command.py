@@ -11,9 +11,9 @@ LAB: Final = "p4reduce_course.lab"
 """module that carries out the commands"""
 GROUPS: Final = {"lab": "List, copy, grade and write labs."}
 Only = Annotated[Sequence[str], Flag("Part of the lab to grade, instead of all.", many=True, default="all parts")]
-Lab = Annotated[str | None, Flag("Lab, as 01, or a folder with a lab.py of yours, which is run.",
+Lab = Annotated[str | None, Flag("Lab, as in 01, or a folder with your own lab.py, which will be run.",
         default="as lab.yaml in the folder says")]  # fmt: skip
-SeedFile = Annotated[Path | None, Flag("File with a secret, from which inputs follow that students cannot try.",
+SeedFile = Annotated[Path | None, Flag("File with a secret, from which inputs are derived that students cannot try.",
         reads=True, default="none")]  # fmt: skip
 
 
@@ -45,7 +45,7 @@ class LabGrade:
     ] = "text"
     only: Only = ()
     lab: Lab = None
-    student: Annotated[str | None, Flag("Student whose numbers apply.",
+    student: Annotated[str | None, Flag("Student whose numbers the lab has.",
             default="as lab.yaml in the folder says")] = None  # fmt: skip
     seed_file: SeedFile = None
 
@@ -109,7 +109,7 @@ class LabCopy:
 class LabNew:
     """Create a lab of your own, with README, skeleton, grader, solution and a test of them."""
 
-    folder: Annotated[Path, Flag("Folder for it, which must not exist.", argument=True)]
+    folder: Annotated[Path, Flag("Folder for the lab, which must not exist.", argument=True)]
     p4: Annotated[
         bool, Flag("Create one in which students write P4, with a reference in Python (docs/teaching.md).")
     ] = False

@@ -57,7 +57,9 @@ def _parser() -> argparse.ArgumentParser:
 
     command("check", _check, "Show errors and warnings of a program, each with its line and its fix.")
     compiling = command("compile", _compile, "Write BMv2's JSON and P4Info of a program.")
-    compiling.add_argument("-o", dest="out", type=Path, metavar="JSON", help="default: its name with .json, here")
+    compiling.add_argument(
+        "-o", dest="out", type=Path, metavar="JSON", help="default: the name of the program with .json, in this folder"
+    )
     fitting = command("fits", _fits, "Lay a program out in a target's stages, and show what a single pass cannot do.")
     fitting.add_argument("--target", default="tofino2", metavar="TARGET", help="tofino2 (the default), tofino or rmt")
     fitting.add_argument("--json", action="store_true", help="print the report as JSON")

@@ -18,7 +18,7 @@ PAGE: Final = "Live page"
 SQLITE: Final = b"SQLite format 3\0"
 """first bytes of a database with content: https://www.sqlite.org/fileformat.html#the_database_header"""
 
-Json = Annotated[bool, Flag("Print the result as JSON on stdout, and everything for people on stderr.", name="--json")]
+Json = Annotated[bool, Flag("Print the result as JSON on stdout, and all other output on stderr.", name="--json")]
 Plans = Annotated[Sequence[str], Flag("Plans to run, separated by commas.", "-p", parse=texts)]
 Bound = Annotated[bool, Flag("Also compute the bound of the best plan on large networks, which takes up to a minute.")]
 Out = Annotated[Path | None, Flag("Folder for result.json, CSV files and report.html.", "-o", default="none")]
@@ -45,11 +45,11 @@ P4Info = Annotated[Path | None, Flag("P4Info in protobuf text format.", reads=Tr
 OTHERS: Final = "Other machines"
 Hosts = Annotated[Sequence[tuple[str, int | None]], Flag("Machines that ssh reaches, with the number of ranks of each, "
         "as in pc1,pc2:4.", metavar="NAME[:SLOTS],…", parse=machines, panel=OTHERS, default="none")]  # fmt: skip
-Hostfile = Annotated[Path | None, Flag("File of such machines, a line for each, as in 'pc2 slots=4'.", reads=True,
+Hostfile = Annotated[Path | None, Flag("File with one such machine on each line, as in 'pc2 slots=4'.", reads=True,
         panel=OTHERS, default="none")]  # fmt: skip
-Place = Annotated[Sequence[tuple[str, str]], Flag("Machines of switches and hosts in real time, as in s1=pc1,h1=pc2; "
-        "without it a host is where its rank is, a switch where most of its neighbours are.", metavar="NODE=NAME,…",
-        parse=places, panel=OTHERS, default="none")]  # fmt: skip
+Place = Annotated[Sequence[tuple[str, str]], Flag("Machines on which switches and hosts run in real time, as in "
+        "s1=pc1,h1=pc2; by default a host is where its rank is, a switch where most of its neighbours are.",
+        metavar="NODE=NAME,…", parse=places, panel=OTHERS, default="none")]  # fmt: skip
 Ssh = Annotated[str, Flag("Program that runs a command on another machine, with its flags.", panel=OTHERS)]
 
 
@@ -72,7 +72,7 @@ Scheduler = Annotated[
 Of = Annotated[
     Literal["round", "mean-relative"],
     Flag(
-        "Objective of the policy best: the longest iteration of a job (of two groups the round), or the mean "
+        "Objective of the policy best: the longest iteration of a job (with two groups: the round), or the mean "
         "throughput of jobs relative to running alone."
     ),
 ]

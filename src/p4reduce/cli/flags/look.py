@@ -43,10 +43,10 @@ def example_kind(text: str, _: str) -> str:
 class Watch:
     """Open the live page of a recorded run, or of a network that is running.
 
-    A run with --live and --out records what its page showed. For other results the page shows the end: trees, bytes and
-    losses. The page is served on loopback until Ctrl-C. For tasks of 'p4reduce orchestrate', the process of their
-    network serves the page, with or without --live. Watching a run in real time or a standing network changes nothing
-    in it.
+    A run with --live and --out records what its page showed. For other results the page shows the final state: trees,
+    bytes and losses. The page is served on loopback until Ctrl-C. For tasks of 'p4reduce orchestrate', the process of
+    their network serves the page, with or without --live. Watching a run in real time or a standing network changes
+    nothing in it.
     """
 
     what: Annotated[Sequence[Path], Flag("Folder of a run's --out, a recording, a result file, a database of tasks "
@@ -70,8 +70,8 @@ class Watch:
 class ReportFlags:
     """Make one self-contained page from result files of 'run', 'compare', 'demo', 'launch' or 'sweep'.
 
-    For the CSV of a sweep, the page plots the time, the time over the lower bound, and the size over the time, all
-    against the size.
+    For the CSV of a sweep, the page plots the time, the time over the lower bound, and the throughput, all against the
+    size.
     """
 
     files: Annotated[Sequence[Path], Flag("Result files, or folders with one.", argument=True, many=True, reads=True)]
@@ -79,7 +79,7 @@ class ReportFlags:
     title: Annotated[str, Flag("Heading of the page.")] = "p4reduce"
     prometheus: Annotated[Path | None, Flag("File to write in place of the page, for Prometheus' textfile collector.",
             default="none")] = None  # fmt: skip
-    tensorboard: Annotated[Path | None, Flag("Folder for a run of TensorBoard for each result, in place of the page.",
+    tensorboard: Annotated[Path | None, Flag("Folder for a TensorBoard run for each result, in place of the page.",
             default="none")] = None  # fmt: skip
     spans: Annotated[str | None, Flag("File (a JSON object a line) or http(s) address of an OTLP collector, which gets "
             "OpenTelemetry spans of the collectives in place of the page.", default="none")] = None  # fmt: skip

@@ -59,7 +59,7 @@ class TopoShow:
     "p4reduce topo capable fat-tree:k=4 --count 2 --tasks tasks.csv --json",
 )
 class TopoCapable:
-    """Choose the switches that should aggregate for some tasks, ordered by what they save.
+    """Choose the switches that should aggregate for the given tasks, ordered by what they save.
 
     For one task the choice is SOAR's optimum on its shortest paths; for several tasks it is greedy over all of them.
     """
@@ -76,7 +76,7 @@ class TopoCapable:
     "p4reduce topo upgrade fat-tree:k=4,capable=none -k 4 --no-packets --json",
 )
 class TopoUpgrade:
-    """Choose the switches to make programmable, so that the bound of the best plan falls most.
+    """Choose the switches to make programmable: those that lower the bound of the best plan most.
 
     For comparison the command shows the choice of SOAR, which counts copies on all links, random sets, no switch and
     all switches. It measures on packets how long plan best takes with each set.
@@ -115,8 +115,8 @@ class TopoImport:
             default="as the name of the file ends")] = None  # fmt: skip
     hosts: Annotated[int, Flag("Number of workers at each switch, where the file names no host.", least=1)] = 1
     servers: Annotated[int, Flag("Number of server hosts, where the file names no host.", least=0)] = 0
-    rate: Annotated[str, Flag("Rate of links for which the file says none.")] = "10G"
-    delay: Annotated[str, Flag("Delay of links for which the file says none.")] = "1us"
+    rate: Annotated[str, Flag("Rate of links for which the file has none.")] = "10G"
+    delay: Annotated[str, Flag("Delay of links for which the file has none.")] = "1us"
     out: Annotated[Path | None, Flag("YAML file to write.", "-o", default="standard output")] = None
     as_json: Json = False
 
@@ -145,7 +145,7 @@ class NetUp:
     p4_json: Annotated[Path | None, Flag("Your own program as BMv2's JSON, for every switch.", reads=True,
             default="the bundled program")] = None  # fmt: skip
     p4_info: P4Info = None
-    runtime: Annotated[Sequence[Path], Flag("File SWITCH-runtime.json as of p4lang/tutorials, or a folder of them.",
+    runtime: Annotated[Sequence[Path], Flag("File SWITCH-runtime.json as in p4lang/tutorials, or a folder of them.",
             many=True, reads=True, default="none")] = ()  # fmt: skip
     unshaped: Annotated[bool, Flag("Do not limit links to the rates of the topology.")] = False
     trace: Annotated[bool, Flag("Let BMv2 log how it processes every packet, which is slow.")] = False
@@ -241,7 +241,7 @@ class Doctor:
     """Show what is installed, and what each missing part would add.
 
     The exit code is 1 only when a part is missing that p4reduce requires. With --hosts the command instead checks
-    machines that ssh reaches for what keeps them from working together: software, clocks, disks, MTU, names, and
+    machines that ssh reaches for what would keep them from working together: software, clocks, disks, MTU, names, and
     packets between any two of them. The exit code is then 1 when it finds a problem.
     """
 

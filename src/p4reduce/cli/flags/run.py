@@ -154,7 +154,7 @@ class Launch:
     hostfile: Hostfile = None
     place: Place = ()
     ssh: Ssh = "ssh"
-    env: Annotated[Sequence[str], Flag("Variable of this environment that ranks on other machines get, besides "
+    env: Annotated[Sequence[str], Flag("Environment variable to pass to ranks on other machines, besides "
             "those of p4reduce and torch.distributed.", metavar="NAME", many=True, panel=OTHERS,
             default="none")] = ()  # fmt: skip
     listen: Annotated[Sequence[str], Flag("Addresses of this machine to which ranks on other machines connect.",
@@ -288,7 +288,7 @@ class JoinRank:
     within=RUN,
 )
 class Perf:
-    """Measure a collective over a range of sizes, plan by plan, in the columns of NVIDIA's nccl-tests.
+    """Measure a collective over a range of sizes, for each plan, and print the columns of NVIDIA's nccl-tests.
 
     In virtual time the figures are exact, so one collective at each size is enough. In real time the command also
     measures gloo and MPI on the same links, if PyTorch, and mpi4py with MPICH, are installed. K, M and G are 1024,
@@ -299,12 +299,12 @@ class Perf:
             default="64K")] = 64 << 10  # fmt: skip
     maxbytes: Annotated[int, Flag("Largest size in bytes.", "-e", parse=octets, default="4M")] = 4 << 20
     stepfactor: Annotated[float | None, Flag("Factor from each size to the next, above 1.", "-f", default="2")] = None
-    stepbytes: Annotated[int | None, Flag("Bytes from each size to the next, in place of a factor.", "-i", parse=octets,
-            default="none")] = None  # fmt: skip
-    iters: Annotated[int, Flag("Number of collectives at each size, whose mean is printed.", least=1)] = 1
+    stepbytes: Annotated[int | None, Flag("Bytes added from each size to the next, in place of a factor.", "-i",
+            parse=octets, default="none")] = None  # fmt: skip
+    iters: Annotated[int, Flag("Number of collectives at each size, over which the mean is taken.", least=1)] = 1
     warmup: Annotated[int, Flag("Number of collectives at each size before those that are measured.", "-w",
             name="--warmup_iters", least=0)] = 0  # fmt: skip
-    check_results: Annotated[Literal[0, 1], Flag("1: count wrong elements; 0: do not look at results.",
+    check_results: Annotated[Literal[0, 1], Flag("1: count wrong elements; 0: do not check results.",
             name="--check")] = 1  # fmt: skip
     root: Annotated[int, Flag("Rank whose array a broadcast sends.", "-r", least=0)] = 0
     plans: Plans = ("steiner", "ring", "ps")
@@ -344,23 +344,23 @@ class Perf:
     within=RUN,
 )
 class ReplayFlags:
-    """Play execution traces of trainings (Chakra, or PyTorch's linked with its profiler) on the network, plan by plan.
+    """Replay execution traces of training runs (Chakra, or PyTorch's linked with its profiler), once for each plan.
 
     Computation takes as long as the trace says, and communication as long as its packets take. The table says how much
     of the communication overlaps computation, and how much does not (exposed). 'p4reduce launch --record' writes traces
     of your own scripts. docs/replay.md lists the formats.
     """
 
-    traces: Annotated[Sequence[Path], Flag("Traces: a folder, a file of each rank (name.0.et, name.1.et, ...), one of "
+    traces: Annotated[Sequence[Path], Flag("Traces: a folder, a file for each rank (name.0.et, name.1.et, ...), one of "
             "them, or one file for all ranks.", argument=True, many=True)] = ()  # fmt: skip
-    groups: Annotated[Path | None, Flag("JSON file of the ranks of process groups, as ASTRA-sim's: "
+    groups: Annotated[Path | None, Flag("JSON file with the ranks of each process group, as for ASTRA-sim: "
             '{"0": [0, 1]}.', reads=True, default="as the traces say")] = None  # fmt: skip
     plans: Plans = ("steiner", "ring", "ps")
     time: PacketsOrFlow = "virtual"
     out: Annotated[Path | None, Flag("Folder for replay.json, replay.csv and a time-line of each plan for Perfetto.",
             "-o", default="none")] = None  # fmt: skip
     example: Annotated[Path | None, Flag("Write the traces of data-parallel ResNet-50 on 8 ranks (or --workers) into "
-            "this folder, and play nothing.", default="none")] = None  # fmt: skip
+            "this folder, and replay nothing.", default="none")] = None  # fmt: skip
     as_json: Json = False
     settings: Annotated[
         Settings,
@@ -369,7 +369,7 @@ class ReplayFlags:
                 "plan", "model", "collective", "elements", "repeat", "epochs", "target_accuracy", "numbers", "scale",
                 "speculate", "lane_bits", "coarse", "deadline", "quorum",
             ),
-            helps={"workers": "Number of ranks, if one trace is that of all ranks."},
+            helps={"workers": "Number of ranks, if one trace stands for all ranks."},
         ),
     ]  # fmt: skip
 
@@ -484,7 +484,7 @@ class Confirm:
 class Sweep:
     """Run every combination of the given lists, and write a row for each.
 
-    Each run adds its row as soon as it ends. After a sweep was stopped, the same command continues it. A run that fails
+    Each run adds its row as soon as it ends. The same command continues a sweep that was interrupted. A run that fails
     becomes a row with its error, the sweep continues, and the exit code is 1.
     """
 
@@ -495,7 +495,7 @@ class Sweep:
             default="0")] = None  # fmt: skip
     lanes: Annotated[Sequence[int] | None, Flag("Numbers of int32 values in a full packet: 64,256.", "-l", panel=LISTS,
             parse=integers, default="256")] = None  # fmt: skip
-    lane_bits: Annotated[Sequence[int] | None, Flag("Bits of each number on the wire where switches add up: 32,16,8.",
+    lane_bits: Annotated[Sequence[int] | None, Flag("Bits of each number on the wire where switches add: 32,16,8.",
             panel=LISTS, parse=integers, default="32")] = None  # fmt: skip
     rates: Annotated[Sequence[str] | None, Flag("Rates of every link in bit/s, as in 10G,100G.", panel=LISTS,
             parse=texts, default="as the topology says")] = None  # fmt: skip
@@ -506,9 +506,9 @@ class Sweep:
     out: Annotated[Path, Flag("Folder for sweep.csv, to which each run adds its row.", "-o")] = Path("out/sweep")
     jobs: Annotated[int, Flag("Number of processes on this machine; -1: one for each core.", "-j", panel=SPREAD,
             least=-1)] = 1  # fmt: skip
-    dask: Annotated[str | None, Flag("Address of a Dask scheduler whose workers make the runs, as in "
+    dask: Annotated[str | None, Flag("Address of a Dask scheduler whose workers execute the runs, as in "
             "tcp://host:8786 or tls://host:8786.", panel=SPREAD)] = None  # fmt: skip
-    ray: Annotated[str | None, Flag("Address of a Ray cluster whose workers make the runs, as in auto or host:6379.",
+    ray: Annotated[str | None, Flag("Address of a Ray cluster whose workers execute the runs, as in auto or host:6379.",
             panel=SPREAD)] = None  # fmt: skip
     shard: Annotated[tuple[int, int], Flag("Part of the runs, as in 1/4: every fourth from the first on.", panel=SPREAD,
             parse=shard_of, default="all")] = (1, 1)  # fmt: skip

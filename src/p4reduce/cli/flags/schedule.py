@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 GROUPS: Final = {
     "plan": "Show the plan of a job: where its tensors are summed, and what each link will carry.",
     "tasks": "Submit, list, show and cancel AI tasks, which 'p4reduce orchestrate' runs.",
-    "tdm": "Plan and play turns (TDM) of training jobs over an optical cross-connect.",
+    "tdm": "Plan and run turns (TDM) of training jobs over an optical cross-connect.",
     "optical": "Groom AI tasks over lightpaths of a WDM network: wavelengths, transponders, aggregation on the way.",
     "priorities": "Compare priority policies for jobs that share links.",
     "slurm": "Run Slurm jobs on the hosts that p4reduce chooses, with all-reduce in the switches.",
@@ -57,7 +57,7 @@ DATABASE: Final = Path("tasks.sqlite")
 
 Database = Annotated[Path, Flag("SQLite file of tasks, plans and measurements.", "-d")]
 Task = Annotated[str, Flag("Name of the task.", argument=True)]
-Scale = Annotated[float, Flag("Divisor of the jobs' bytes, of their training and of delta.", least=0.001)]
+Scale = Annotated[float, Flag("Divisor for the jobs' bytes and training times, and for delta.", least=0.001)]
 TurnsTime = Annotated[Literal["virtual", "flow"], Flag("Packets, or a fast model without packets, whose two factors "
         "are measured on packets of a job alone.")]  # fmt: skip
 Rounds = Annotated[int, Flag("Number of whole rounds that are measured.", least=1, most=1000)]
@@ -127,22 +127,23 @@ class TasksSubmit:
 
     A YAML file has a list 'tasks', and a CSV file has a line for each task. A task has name, server, workers (in CSV
     separated by spaces) and elements. It may have rounds, training, demand, arrival, deadline and priority ('20us',
-    '1G'), and select, by which some of the workers take part: '{how: useful, budget: 0.4, utilities: {h1: 3, h2: 1}}'.
+    '1G'), and select, which lets only some workers take part: '{how: useful, budget: 0.4, utilities: {h1: 3, h2: 1}}'.
 
     With a number of workers ('workers: 8') the orchestrator chooses the hosts, and the server if none is named. Such a
-    task may also have slots (of a host, for each worker), shards (home hosts of the data) and shard_bytes. The field
-    owner is for --order fair.
+    task may also have slots (taken on a host by each worker), shards (the hosts that hold the data) and shard_bytes.
+    The field owner is for --order fair.
 
     The field on_failure decides what happens when a worker dies: with abort, the default, the task fails unless another
-    worker can take the place; with raise it fails at once and names the worker; with shrink the others continue. With
-    max_restarts the task restarts from its last checkpoint, at most that many times. The field aggregation (switches or
-    hosts) decides where sums are formed, and reservation (peak or mean) what links reserve for the task.
+    worker can take the place; with raise it fails immediately and names the worker; with shrink the others continue.
+    With max_restarts the task restarts from its last checkpoint, at most that many times. The field aggregation
+    (switches or hosts) decides where sums are formed, and reservation (peak or mean) what links reserve for the task.
 
-    With 'kind: rar' hosts reduce models in a ring, and with 'kind: a2a' (in turns only) each host exchanges elements
-    numbers with every other host. With 'kind: inference' the task answers requests instead of training: its workers are
-    clients, rounds the requests of each client, elements the numbers of an answer, training what the server computes
-    for a request, rate the requests a second of each client, and objective the required 99th percentile of latencies
-    ('60us').
+    With 'kind: rar' hosts reduce models in a ring, and with 'kind: a2a' each host exchanges elements numbers with every
+    other host.
+
+    With 'kind: inference' the task answers requests instead of training. Its workers are the clients. Each client sends
+    rounds requests, at rate requests per second. An answer has elements numbers, for which the server computes for the
+    time training. The objective is the wanted 99th percentile of latencies ('60us').
     """
 
     traces: Annotated[Sequence[Path], Flag("Files of tasks as YAML or CSV.", argument=True, many=True, reads=True,
@@ -220,18 +221,19 @@ class Orchestrate:
     """Run the tasks of a database until all have ended.
 
     Hosts, links and switches run in a separate process. The command starts that process if none listens at the socket,
-    and ends it at the end. After a kill at any moment, the same command continues from there.
+    and ends it at the end. If it is killed at any moment, the same command continues from there.
 
-    Profiles of hosts (--hosts) have these fields for each host, and in 'default' for all others: slowdown, models,
-    most_models, add (time to add one element of one model that arrives, as in '400ps'), utility (of its data, for tasks
-    that select their local models) and slots (GPUs, for tasks that name no hosts). 'p4reduce tasks show' shows the
-    resulting times, and why a task got its hosts.
+    Profiles of hosts (--hosts) have these fields for each host, and in 'default' for all others: slowdown (factor of
+    training times), models (that train side by side at full speed), most_models (limit), add (time to add one element
+    of one model that arrives, as in '400ps'), utility (of its data, for tasks that select their local models) and slots
+    (GPUs, for tasks that name no hosts). 'p4reduce tasks show' shows the resulting times, and why a task got its hosts.
 
     With --schedule a scheduler of 'p4reduce tdm' gives tasks their turns: while some communicate over circuits made for
     them, others train on the same hosts. The scheduler places tasks that name no hosts. 'p4reduce tasks show'
     shows their group, configurations and windows, both planned and real.
 
-    With --time flow a model without packets computes the times of communication (docs/flow.md). Switches get entries.
+    With --time flow a model without packets computes the times of communication (docs/flow.md). Switches still get
+    entries.
 
     With -t wdm:… tasks get slots of lightpaths, which go dark when no task uses them. A task without free slots waits
     until others end.
@@ -293,8 +295,8 @@ class Orchestrate:
             "as in 'p4reduce optical plan'.")] = "groom-agg"  # fmt: skip
     delta: Annotated[int, Flag("Time for which ports of the cross-connect are dark when their circuits change (with "
             "--schedule).", parse=delay, default="200us")] = 200 * PS_PER_US  # fmt: skip
-    service_ports: Annotated[int, Flag("Number of ports of each switch to the cross-connect that take no turns: tasks "
-            "that infer get circuits there (with --schedule).", least=0)] = 0  # fmt: skip
+    service_ports: Annotated[int, Flag("Number of ports of each switch to the cross-connect that take no turns; "
+            "inference tasks get circuits there (with --schedule).", least=0)] = 0  # fmt: skip
     keep: Annotated[bool, Flag("Leave the network's process running at the end.")] = False
     live: Live = False
     hold: Hold = False
@@ -358,7 +360,7 @@ class TdmRun:
     scale: Scale = 64.0
     keep: Annotated[
         Literal["starts", "pause", "gates"],
-        Flag("How windows are kept: by when jobs start, by pauses within them, or by gates at the ports."),
+        Flag("How time windows are kept: by when jobs start, by pauses within them, or by gates at the ports."),
     ] = "starts"
     clock: Clock = "completion"
     guard: Annotated[int | None, Flag("Time at the end of slots in which nothing starts, as in 20us; it is not "
@@ -398,17 +400,17 @@ class TdmCompare:
     "p4reduce tdm trace --gpus 4096 --jobs 2000 --loads 1 --json",
 )
 class TdmTrace:
-    """Play arrivals that are drawn from a trace, and compare the completion times of jobs under several policies.
+    """Simulate job arrivals drawn from a trace, and compare completion times under several policies.
 
     The command works at the level of flows: the policy's sharing of GPUs decides the throughput of each job.
     """
 
-    trace: Annotated[Literal["philly", "helios"], Flag("Cluster whose jobs' durations are drawn.")] = "philly"
+    trace: Annotated[Literal["philly", "helios"], Flag("Cluster whose trace gives the jobs' durations.")] = "philly"
     jobs: Annotated[int, Flag("Number of jobs that arrive.", least=1, most=1_000_000)] = 300
     gpus: Annotated[int, Flag("Number of GPUs of the cluster.", least=1, most=1 << 20)] = 32
     loads: Annotated[Sequence[float], Flag("Ratios of GPU seconds that arrive to those available, below 100.",
             parse=floats)] = (0.8, 1, 1.2)  # fmt: skip
-    policies: Annotated[Sequence[str], Flag("Ways to share GPUs, separated by commas, of exclusive, free, gated and "
+    policies: Annotated[Sequence[str], Flag("Ways to share GPUs, separated by commas: exclusive, free, gated and "
             "pairs.", parse=texts)] = ("exclusive", "free", "gated", "pairs")  # fmt: skip
     c_over_w: Annotated[float, Flag("Ratio of communication to training in an iteration.")] = 1.0
     seed: Seed = 1
@@ -422,7 +424,7 @@ class _Wdm:
     topology: Annotated[str, Flag("WDM network: wdm: with graph, hosts, wavelengths, rate, slots, transponders (0: as "
             "many as fibres can use) and access_rate.", "-t", parse=network)] = WDM  # fmt: skip
     models: Annotated[int, Flag("Number of local models of each drawn task, at random hosts.", least=1)] = 15
-    demand: Annotated[int, Flag("Rate that a copy of a drawn task's model takes of a lightpath, rounded up to slots.",
+    demand: Annotated[int, Flag("Rate that a copy of a drawn task's model takes on a lightpath, rounded up to slots.",
             parse=rate, default="10G")] = 10_000_000_000  # fmt: skip
     phi: Annotated[float | None, Flag("Least share of a new lightpath's cost that its first user pays: 1 "
             "lights few, 0 keeps paths short.", least=0, most=1,
@@ -431,7 +433,7 @@ class _Wdm:
     grid: Annotated[Literal["fixed", "flex"],
             Flag("Spectrum: wavelengths, or slices of 12.5 GHz by modulation.")] = "fixed"  # fmt: skip
     assign: Annotated[Literal["first-fit", "most-used"], Flag("Choice of the wavelength.")] = "first-fit"
-    shortest: Annotated[Literal["km", "fibres"], Flag("Measure of shortest paths, of spff, opaque and "
+    shortest: Annotated[Literal["km", "fibres"], Flag("Length that makes a path shortest for spff, opaque and "
             "lightpath-per-flow.")] = "km"  # fmt: skip
     as_json: Json = False
 
@@ -505,7 +507,7 @@ class OpticalRegroom(_Grooming):
     policy: Annotated[str, Flag("Policy of the first plan, which must aggregate.",
             parse=named(GROOMERS))] = "opaque-agg"  # fmt: skip
     price: Annotated[float, Flag("Number of transponders that each rerouted task must save.", least=0)] = 2.0
-    dark: Annotated[int, Flag("Time in which transponders that change are dark.", parse=delay, default="10ms")] = (
+    dark: Annotated[int, Flag("Time for which transponders that change are dark.", parse=delay, default="10ms")] = (
         10 * PS_PER_MS
     )
     seed: Seed = 1
@@ -527,7 +529,7 @@ class OpticalCompare(_Grooming):
     "p4reduce optical arrivals --loads 100 --policies groom-agg --moved 0,1,4 --seeds 0..9 --json",
 )
 class OpticalArrivals(_Wdm):
-    """Let tasks come and go (Poisson arrivals, exponential stays): blocking by load, and the savings of re-grooming.
+    """Simulate tasks that come and go (Poisson arrivals, exponential stays): how many are blocked, by load.
 
     To admit a task that would be blocked, up to --moved running tasks are rerouted, which interrupts them. Tasks that
     arrive during the first three mean stays fill the network, and are not counted.
@@ -599,7 +601,7 @@ class PrioritiesCompare:
     ] = ("fifo", "random", "sjf")
     told: Annotated[
         Literal["oracle", "predicted", "none"],
-        Flag("What policies are told of the jobs: everything, what the switches' counters predict, or nothing."),
+        Flag("What policies are told about the jobs: everything, what the switches' counters predict, or nothing."),
     ] = "oracle"
     rotate: Annotated[int, Flag("Number of rounds after which an order is rotated; 0: never.", least=0)] = 0
     as_json: Json = False
@@ -636,7 +638,7 @@ class SlurmUp:
     placement: Placement = "ina-aware"
     order: Order = "fifo"
     no_backfill: NoBackfill = False
-    until_empty: Annotated[bool, Flag("End when all jobs have ended; there must be one first.")] = False
+    until_empty: Annotated[bool, Flag("End when all jobs have ended, once there has been one.")] = False
     as_json: Json = False
 
 

@@ -14,7 +14,7 @@ GROUPS: Final = {"p4": "Check, compile and try P4 programs, without p4c."}
 
 Source = Annotated[Path, Flag("P4_16 program for v1model.", argument=True, metavar="MY.P4", reads=True)]
 Defines = Annotated[Sequence[tuple[str, str]], Flag("Macro, as NAME or NAME=VALUE.", name="-D", parse=macro, many=True)]
-Folders = Annotated[Sequence[Path], Flag("Folder of files that are included.", name="-I", many=True)]
+Folders = Annotated[Sequence[Path], Flag("Folder with files to include.", name="-I", many=True)]
 
 
 @command("p4 check", "p4reduce p4 check my.p4", "p4reduce p4 check p4src/p4reduce.p4 -D LANES=256 --json")  # fmt: skip
@@ -85,7 +85,7 @@ class P4Play:
             "it.", "-e", default="my.yaml beside the program")] = None  # fmt: skip
     packets: Annotated[Path | None, Flag("Text file with '[port] digits' on each line; Save creates it.", "-p",
             default="my.txt beside the program")] = None  # fmt: skip
-    port: Annotated[int, Flag("Ingress port of packets that do not say theirs.", least=0, most=MAX_PORT)] = 1
+    port: Annotated[int, Flag("Ingress port of packets that do not name one.", least=0, most=MAX_PORT)] = 1
     defines: Defines = ()
     folders: Folders = ()
     open_page: Open = False
@@ -128,8 +128,8 @@ class SwitchFlags:
     pcap_out: Annotated[Sequence[str], Flag("Capture file for the frames that leave by a port.",
             metavar="[DEVICE:]PORT=FILE", many=True)] = ()  # fmt: skip
     cpu_port: Annotated[int, Flag("Port of packet-in and packet-out.", least=1, most=MAX_PORT - 1)] = CPU_PORT
-    wait_pipeline: Annotated[bool, Flag("Play the frames when a controller has set the pipeline.")] = False
-    wait_signal: Annotated[bool, Flag("Play the frames at SIGUSR1, when the pipeline is there.")] = False
+    wait_pipeline: Annotated[bool, Flag("Play the frames only after a controller has set the pipeline.")] = False
+    wait_signal: Annotated[bool, Flag("Play the frames only after SIGUSR1, when the pipeline is set.")] = False
     once: Annotated[bool, Flag("Exit when all frames have been played.")] = False
     executor: Annotated[
         Literal["compiled", "interpreted"], Flag("Run the program as machine code, or by the interpreter.")
@@ -161,13 +161,13 @@ class TraceFlags:
 
     program: Annotated[Path | None, Flag("P4 source, or p4c's BMv2 JSON.", argument=True, metavar="PROGRAM",
             reads=True)] = None  # fmt: skip
-    bundled: Annotated[Literal["64", "256"] | None, Flag("Bundled program, by its lanes.", name="--program",
+    bundled: Annotated[Literal["64", "256"] | None, Flag("Bundled program with this number of lanes.", name="--program",
             default="none")] = None  # fmt: skip
     entries: Annotated[Path | None, Flag("YAML or JSON file of table entries, multicast groups and registers.", "-e",
             reads=True, example="entries", default="none")] = None  # fmt: skip
     packet: Annotated[Sequence[str], Flag("Hexadecimal digits, a pcap file, or a text file with '[port] digits' or "
             "'port@microseconds digits' on each line.", "-p", many=True)] = ()  # fmt: skip
-    port: Annotated[int, Flag("Ingress port of packets that do not say theirs.", least=0, most=MAX_PORT)] = 1
+    port: Annotated[int, Flag("Ingress port of packets that do not name one.", least=0, most=MAX_PORT)] = 1
     p4info: P4Info = None
     source: Annotated[Path | None, Flag("Folder to which the names of P4 files in the JSON are relative.",
             default="that of the JSON")] = None  # fmt: skip
