@@ -90,7 +90,6 @@ STEPS: Final = (
     Step("soak-kills-real", fewer=("SOAK=--kills 10",)),
     Step("soak-hosts", fewer=("SOAK=--kills 10",), programs=("sshd",)),
     Step("real-soak", fewer=("SOAK=--runs 10 --kills 3",)),
-    Step("labs-test"),
     Step("labs-mistakes", fewer=("SOAK=--batch second",)),
     Step("labs-class", fewer=("STUDENTS=5",)),
     Step("live-test", programs=("chromium", "chromedriver")),
