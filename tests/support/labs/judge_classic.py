@@ -87,18 +87,18 @@ def _judge_11(folder: Path, draw: random.Random) -> None:
         tos, ihl, kind = (
             draw.choice([0, 8, 184, 3, 255]),
             draw.choice([5] * 8 + [6, 15, 4]),
-            draw.choice([0x0800] * 9 + [0x0801, 0x86DD]),
+            draw.choice([0x0800] * 27 + [0x0806, 0x86DD, 0x0800 ^ 1 << draw.randrange(16)]),
         )
-        payload = struct.pack(">HHHH", draw.choice([9400, 53]), draw.choice([9400, 9401, 53]), 8, 0) + draw.randbytes(
-            draw.randrange(9)
-        )
+        payload = struct.pack(
+            ">HHHH", draw.choice([9400, 53]), draw.choice([9400, 9401, 53]), 8, draw.getrandbits(16)
+        ) + draw.randbytes(draw.randrange(9))
         head = bytearray(struct.pack(">BBHHHBBHII", 0x40 | ihl, tos, draw.getrandbits(16), draw.getrandbits(16),
                                      draw.getrandbits(16), ttl, protocol, 0, draw.getrandbits(32), to))  # fmt: skip
         right = ones(bytes(head))
         good = draw.random() < 0.9
         head[10:12] = (right if good else right ^ 1 << draw.randrange(16)).to_bytes(2, "big")
         frame = ethernet(draw.getrandbits(48), draw.getrandbits(48), kind) + bytes(head) + payload
-        cut = draw.random() < 0.1
+        cut = draw.random() < 0.2
         if cut:
             frame = frame[: draw.choice([14, 20, 33, draw.randrange(34, 42) if protocol == 17 else 33])]
         fits = [one for one in routes if (to ^ one[0]) >> 32 - one[1] == 0]
@@ -111,7 +111,8 @@ def _judge_11(folder: Path, draw: random.Random) -> None:
                 head[1] = 184
             head[10:12] = ones(bytes(head)).to_bytes(2, "big")
             wanted = [(port, mac.to_bytes(6, "big") + own + b"\x08\x00" + bytes(head) + payload)]
-        switch.expect(draw.randrange(1, 9), frame, wanted, f"frame {count}")
+        port = draw.choice([draw.randrange(1, 9), *(leads for _, _, leads, _ in routes)])
+        switch.expect(port, frame, wanted, f"frame {count}")
 
 
 def judge_12(folder: Path, draw: random.Random) -> None:
