@@ -210,16 +210,16 @@ def judge_13(folder: Path, draw: random.Random) -> None:
 def judge_14(folder: Path, draw: random.Random) -> None:
     kind, limit = number(folder, r"LOAD_TYPE = (0x\w+)"), number(folder, r"LIMIT = (\d+)")
     sizes = [number(folder, rf"CELLS{row} = (\d+)") for row in range(3)]
-    for _ in range(4):
+    for many, most in ((3, limit // 9), (60, limit // 9), (60, limit), (150, limit)):
         switch = Switch(folder, "heavy.p4", "tables: []")
         rows = [dict.fromkeys(range(size), 0) for size in sizes]
-        jobs = [draw.getrandbits(32) for _ in range(draw.choice([3, 60]))]
+        jobs = [draw.getrandbits(32) for _ in range(many)]
         for count in range(150):
             what, job = draw.choice([1, 1, 1, 1, 2, 0, 3]), draw.choice(jobs)
             amount = (
                 draw.choice([1, limit // 9, limit - 1, limit, (1 << 32) - 9])
                 if draw.random() < 0.2
-                else draw.randrange(limit // 9)
+                else draw.randrange(most)
             )
             strange, short = draw.random() < 0.04, draw.random() < 0.04
             frame = ethernet(1, 2, kind ^ strange) + struct.pack(
