@@ -267,7 +267,7 @@ def judge_15(folder: Path, draw: random.Random) -> None:
         else:
             pauses = [draw.choice([0, 1, 500, draw.getrandbits(32)]) for _ in range(draw.randrange(5))]
             hops = [(draw.getrandbits(16), (now - pause) % (1 << 32)) for pause in pauses]
-            worst = (draw.choice([0, 500, 501, draw.getrandbits(32)]), draw.getrandbits(16)) if hops else (0, 0)
+            worst = (draw.choice([0, 500, 501, draw.getrandbits(32)]), draw.getrandbits(16))
             frame = begin + struct.pack(">HHBIH", kind, inner, len(hops), *worst)
             frame += b"".join(struct.pack(">HI", *hop) for hop in hops) + payload
             if draw.random() < 0.1:
