@@ -22,7 +22,14 @@ MUTANTS = [
         "parser",
     ),
     Mutant("options", F, " || hdr.ipv4.ihl != 5", "", ("Only headers of 20 bytes are taken",), "parser"),
-    Mutant("short headers go on", F, "hdr.ipv4.ihl != 5", "hdr.ipv4.ihl > 5", ("too short (ihl 4)", "at '>', mends"), "parser"),
+    Mutant(
+        "short headers go on",
+        F,
+        "hdr.ipv4.ihl != 5",
+        "hdr.ipv4.ihl > 5",
+        ("too short (ihl 4)", "at '>', mends"),
+        "parser",
+    ),
     Mutant(
         "only checksums of UDP packets",
         F,

@@ -152,5 +152,12 @@ MUTANTS = [
         ("an ASK for job 1, marked heavy by its sender",),
         "heavy",
     ),
-    Mutant("told again", F, "if (before < LIMIT) {", "if (hdr.load.kind == PUSH) {", ("a job that was heavy before",), "heavy"),
+    Mutant(
+        "told again",
+        F,
+        "if (before < LIMIT) {",
+        "if (hdr.load.kind == PUSH) {",
+        ("a job that was heavy before",),
+        "heavy",
+    ),
 ]

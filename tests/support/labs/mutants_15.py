@@ -24,7 +24,10 @@ MUTANTS = [
         F,
         "                sink.apply();\n            }\n",
         "            }\n            sink.apply();\n",
-        ("a plain frame by port 4 for a worker here left by port 2: ethernet.type is 0", "apply sink only where tel is"),
+        (
+            "a plain frame by port 4 for a worker here left by port 2: ethernet.type is 0",
+            "apply sink only where tel is",
+        ),
         "frame",
     ),
     Mutant(

@@ -21,6 +21,7 @@ from tests.support.labs import SOLUTIONS
 DATA = bytes.fromhex("02aa00000001 02bb00000001".replace(" ", ""))
 HEAVY = (SOLUTIONS / "14" / "heavy.p4").read_text()
 TELEMETRY = (SOLUTIONS / "15" / "telemetry.p4").read_text()
+TAKEN = "        packet.extract(hdr.hops.next);\n        meta.left = meta.left - 1;\n"
 ROUTER = (SOLUTIONS / "11" / "router.p4").read_text()
 
 
@@ -97,17 +98,17 @@ def test_a_drop_names_what_decided_it(old, new, words):
     ("old", "new", "words"),
     [
         (
-            "        packet.extract(hdr.hops.next);\n        meta.left = meta.left - 1;\n",
+            TAKEN,
             "",
             "The parser does not end: state parse_hop (select on 0x1) leads to itself",
         ),
         (
-            "        packet.extract(hdr.hops.next);\n        meta.left = meta.left - 1;\n        transition select(meta.left) {",
+            f"{TAKEN}        transition select(meta.left) {{",
             "        transition more;\n    }\n    state more {\n        transition select(meta.left + 1) {",
             "The parser does not end: states parse_hop, more (select on 0x2) lead to each other",
         ),
         (
-            "        packet.extract(hdr.hops.next);\n        meta.left = meta.left - 1;\n        transition select(meta.left) {",
+            f"{TAKEN}        transition select(meta.left) {{",
             "        meta.left = meta.left - 1;\n        transition select(meta.left ++ 8w1) {",
             "The parser does not end: state parse_hop leads to itself",
         ),

@@ -101,9 +101,8 @@ def read(data: bytes) -> dict[str, int | str]:
     """Returns a frame's fields; a checksum that is right for the header it stands in is told as that."""
     udp = data[12:14] == b"\x08\x00" and len(data) > 23 and data[23] == 17
     fields = fields_of(data, *((ETHERNET, IPV4, UDP) if udp else (ETHERNET, IPV4)))
-    packed = data[_MINE[0] : _MINE[1]]
-    right = {"ipv4.checksum": "the checksum of its header"} if "ipv4.checksum" in fields and not checksum(packed) else {}
-    return fields | right
+    right = "ipv4.checksum" in fields and not checksum(data[_MINE[0] : _MINE[1]])
+    return fields | ({"ipv4.checksum": "the checksum of its header"} if right else {})
 
 
 def route(to: int, prefix: int, port: int, node: int = 0) -> dict[str, object]:
@@ -173,8 +172,10 @@ def headers(_: Numbers, draws: Draws) -> Sequence[Scenario]:
     """Returns scenarios with malformed, expired, ordinary and RESULT frames."""
     random, to = draws.generator("headers"), 0x0A010209
     frames = [
-        *(packet(to, f"a frame of EtherType {ether_type:#06x}", "other", ether_type=ether_type)
-          for ether_type in (0x86DD, 0x0806, *(0x0800 ^ 1 << bit for bit in range(16)))),
+        *(
+            packet(to, f"a frame of EtherType {ether_type:#06x}", "other", ether_type=ether_type)
+            for ether_type in (0x86DD, 0x0806, *(0x0800 ^ 1 << bit for bit in range(16)))
+        ),
         packet(to, "an IPv4 header with options (ihl 6)", "options", ihl=6),
         packet(to, "a frame with a wrong header checksum", "sum", wrong=1),
         packet(to, "a frame with ttl 1", "old", ttl=1),
@@ -196,18 +197,17 @@ def headers(_: Numbers, draws: Draws) -> Sequence[Scenario]:
         fields = {
             name: int(random.integers(0, 1 << IPV4.bits[name])) for name in ("tos", "id", "flags", "offset", "src")
         }
-        near = RESULTS ^ 1 << int(random.integers(16))
-        ports = (int(random.integers(1, 1 << 16)), int(random.choice([RESULTS, 80, 9401, near])))
-        payload, ttl = random.bytes(int(random.integers(0, 40))), int(random.integers(2, 256))
-        other = {"ttl": ttl, "payload": payload, "port": int(random.integers(1, 5)), **fields}
+        fields |= {"ttl": int(random.integers(2, 256)), "port": int(random.integers(1, 5))}
+        near, payload = RESULTS ^ 1 << int(random.integers(16)), random.bytes(int(random.integers(0, 40)))
         if number % 5 == 4:
-            protocol = int(random.choice([1, 2, 6, 47, 255]))
-            what = f"a frame of protocol {protocol}"
-            frames.append(packet(to, what, "plain", udp=None, protocol=protocol, **other))
+            fields["protocol"] = int(random.choice([1, 2, 6, 47, 255]))
+            what = f"a frame of protocol {fields['protocol']}"
+            frames.append(packet(to, what, "plain", udp=None, payload=payload, **fields))
             continue
+        ports = (int(random.integers(1, 1 << 16)), int(random.choice([RESULTS, 80, 9401, near])))
+        fields["udp_checksum"] = int(random.integers(1 << 16))
         kind = "result" if ports[1] == RESULTS else "plain"
-        frames.append(packet(to, f"a frame to UDP port {ports[1]}", kind, udp=ports,
-                             udp_checksum=int(random.integers(1 << 16)), **other))  # fmt: skip
+        frames.append(packet(to, f"a frame to UDP port {ports[1]}", kind, udp=ports, payload=payload, **fields))
     whole = packet(to, "", "")
     frames += [replace(whole, data=whole.data[:length], kind="cut", what=f"a frame cut short after {length} bytes")
                for length in (13, 20, 33, 34, 41)]  # fmt: skip

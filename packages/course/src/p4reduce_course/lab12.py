@@ -137,9 +137,7 @@ def meetings(own: Numbers, draws: Draws) -> Sequence[Scenario]:
                 renumbered = "again" if names.get(worker, 0) == number else "renumbered"
                 kind = "hello" if worker not in at else "elsewhere" if moved else renumbered
                 whom = address(to) if random.random() < 0.5 else _ALL
-                frames.append(
-                    hello(own, worker, port, kind, number, to=whom, job=int(random.integers(1, 1 << 16)))
-                )
+                frames.append(hello(own, worker, port, kind, number, to=whom, job=int(random.integers(1, 1 << 16))))
                 names[worker] = number
             else:
                 kind = "new" if worker not in at else "moved" if moved else ""

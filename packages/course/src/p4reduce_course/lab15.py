@@ -187,7 +187,8 @@ def travels(own: Numbers, draws: Draws) -> Sequence[Scenario]:
     source, near, far, *elsewhere = (int(port) for port in random.permutation(range(1, 10)))
     for number in range(24):
         at = int(random.integers(10_000, 1 << 40))
-        count, newest, hops = int(random.integers(0, 5)), at, []
+        count, newest = int(random.integers(0, 5)), at
+        hops: list[tuple[int, int]] = []
         for _ in range(count):
             newest -= int(random.integers(0, _WORD if not hops and number % 4 == 3 else 900))
             hops.append((int(random.integers(1, 1 << 16)), newest))
@@ -210,7 +211,9 @@ def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
             Frame(port, whole.data[:length], f"a frame with two records, cut short after {length} bytes", "cut", 2_000)
             for length in (13, 20, 24, 30)
         ]
-        frames += [telling(own, port, to, 2_000, "cut", [(n, 1_990) for n in range(many)], count=many) for many in (5, 6)]
+        frames += [
+            telling(own, port, to, 2_000, "cut", [(n, 1_990) for n in range(many)], count=many) for many in (5, 6)
+        ]
         frames.append(plain(port, 0x02AA00000009, 5, "no way"))
         frames.append(telling(own, port, 0x02AA00000009, 5, "no way", [(1, 1)]))
     return [Scenario(_SETUP, tuple(frames))]

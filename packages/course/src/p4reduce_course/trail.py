@@ -179,7 +179,8 @@ class Trail:
         states = [f"{name}{on}" for name, on in reversed(names.items())]
         shown = ", ".join([*states[:_STATES], *["..."] * (len(states) > _STATES)])
         lead = f"state {shown} leads to itself" if len(states) == 1 else f"states {shown} lead to each other"
-        return f"the parser does not end: {lead} until the switch stops it after {MOST_IDLE_STEPS:,} visits, with error {error.text}"
+        stops = f"until the switch stops it after {MOST_IDLE_STEPS:,} visits, with error {error.text}"
+        return f"the parser does not end: {lead} {stops}"
 
     @staticmethod
     def _on(step: TrailStep) -> str:
