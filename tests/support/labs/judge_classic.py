@@ -121,7 +121,7 @@ def judge_12(folder: Path, draw: random.Random) -> None:
     for _ in range(4):
         switch = Switch(folder, "learn.p4", f"multicast:\n  - {{group: '{group}', replicas: [{copies}]}}")
         where, names = {}, {}
-        hosts = [draw.getrandbits(40) | 1 << 41 for _ in range(5)]
+        hosts = [draw.getrandbits(48) & ~(1 << 40) for _ in range(5)]
         for count in range(120):
             source, to = draw.choice(hosts), draw.choice([*hosts, (1 << 48) - 1])
             port = where.get(source, draw.randrange(1, 7)) if draw.random() < 0.8 else draw.randrange(1, 7)

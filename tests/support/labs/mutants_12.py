@@ -100,6 +100,17 @@ MUTANTS = [
     ),
     Mutant("groups learned", F, " || hdr.ethernet.src[40:40] == 1", "", ("learn nothing",), "join"),
     Mutant(
+        "groups of local addresses alone",
+        F,
+        "hdr.ethernet.src[40:40] == 1",
+        "hdr.ethernet.src[47:40] == 3",
+        (
+            "a frame of a group at port 3 to worker 1 left by ports 1, 2, 4, 5, 6, and must",
+            "hdr.ethernet.src[47:40] == 3",
+        ),
+        "join",
+    ),
+    Mutant(
         "a HELLO of a group",
         F,
         "hdr.ethernet.src[40:40] == 1",

@@ -84,8 +84,8 @@ def numbers(draws: Draws) -> Numbers:
 
 
 def address(worker: int) -> int:
-    """Returns the address of a worker."""
-    return 0x020000000000 + worker
+    """Returns the address of a worker: a local one, or a vendor's."""
+    return (0x00163E000000 if worker == 6 else 0x020000000000) + worker
 
 
 def data(worker: int, to: int, port: int, kind: str, *, source: int = 0, ether_type: int = _TYPES[0]) -> Frame:
@@ -116,7 +116,7 @@ def meetings(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         data(1, _GROUP_BIT | address(9), 1, "flood"), hello(own, 2, 4, "again", 9),
         hello(own, 2, 4, "renumbered", 0), cut(own, 7, 16), hello(own, 2, 5, "elsewhere", 0),
         hello(own, 0, 3, "group", 5, source=_GROUP_BIT | address(5)), cut(own, 1, 14), cut(own, 7, 13),
-        hello(own, 1, 1, "again", to=address(2)),
+        hello(own, 1, 1, "again", to=address(2)), data(0, address(1), 3, "group", source=0x01005E000001),
         data(1, address(2), 1, "direct", ether_type=own["hello_type"] ^ 1),
     )  # fmt: skip
     scenarios = [Scenario(everywhere, first)]
