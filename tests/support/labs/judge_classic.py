@@ -87,18 +87,18 @@ def _judge_11(folder: Path, draw: random.Random) -> None:
         tos, ihl, kind = (
             draw.choice([0, 8, 184, 3, 255]),
             draw.choice([5] * 8 + [6, 15, 4]),
-            draw.choice([0x0800] * 9 + [0x0801, 0x86DD]),
+            draw.choice([0x0800] * 27 + [0x0806, 0x86DD, 0x0800 ^ 1 << draw.randrange(16)]),
         )
-        payload = struct.pack(">HHHH", draw.choice([9400, 53]), draw.choice([9400, 9401, 53]), 8, 0) + draw.randbytes(
-            draw.randrange(9)
-        )
+        payload = struct.pack(
+            ">HHHH", draw.choice([9400, 53]), draw.choice([9400, 9401, 53]), 8, draw.getrandbits(16)
+        ) + draw.randbytes(draw.randrange(9))
         head = bytearray(struct.pack(">BBHHHBBHII", 0x40 | ihl, tos, draw.getrandbits(16), draw.getrandbits(16),
                                      draw.getrandbits(16), ttl, protocol, 0, draw.getrandbits(32), to))  # fmt: skip
         right = ones(bytes(head))
         good = draw.random() < 0.9
         head[10:12] = (right if good else right ^ 1 << draw.randrange(16)).to_bytes(2, "big")
         frame = ethernet(draw.getrandbits(48), draw.getrandbits(48), kind) + bytes(head) + payload
-        cut = draw.random() < 0.1
+        cut = draw.random() < 0.2
         if cut:
             frame = frame[: draw.choice([14, 20, 33, draw.randrange(34, 42) if protocol == 17 else 33])]
         fits = [one for one in routes if (to ^ one[0]) >> 32 - one[1] == 0]
@@ -111,7 +111,8 @@ def _judge_11(folder: Path, draw: random.Random) -> None:
                 head[1] = 184
             head[10:12] = ones(bytes(head)).to_bytes(2, "big")
             wanted = [(port, mac.to_bytes(6, "big") + own + b"\x08\x00" + bytes(head) + payload)]
-        switch.expect(draw.randrange(1, 9), frame, wanted, f"frame {count}")
+        port = draw.choice([draw.randrange(1, 9), *(leads for _, _, leads, _ in routes)])
+        switch.expect(port, frame, wanted, f"frame {count}")
 
 
 def judge_12(folder: Path, draw: random.Random) -> None:
@@ -120,7 +121,7 @@ def judge_12(folder: Path, draw: random.Random) -> None:
     for _ in range(4):
         switch = Switch(folder, "learn.p4", f"multicast:\n  - {{group: '{group}', replicas: [{copies}]}}")
         where, names = {}, {}
-        hosts = [draw.getrandbits(40) | 1 << 41 for _ in range(5)]
+        hosts = [draw.getrandbits(48) & ~(1 << 40) for _ in range(5)]
         for count in range(120):
             source, to = draw.choice(hosts), draw.choice([*hosts, (1 << 48) - 1])
             port = where.get(source, draw.randrange(1, 7)) if draw.random() < 0.8 else draw.randrange(1, 7)
@@ -209,16 +210,16 @@ def judge_13(folder: Path, draw: random.Random) -> None:
 def judge_14(folder: Path, draw: random.Random) -> None:
     kind, limit = number(folder, r"LOAD_TYPE = (0x\w+)"), number(folder, r"LIMIT = (\d+)")
     sizes = [number(folder, rf"CELLS{row} = (\d+)") for row in range(3)]
-    for _ in range(4):
+    for many, most in ((3, limit // 9), (60, limit // 9), (60, limit), (150, limit)):
         switch = Switch(folder, "heavy.p4", "tables: []")
         rows = [dict.fromkeys(range(size), 0) for size in sizes]
-        jobs = [draw.getrandbits(32) for _ in range(draw.choice([3, 60]))]
+        jobs = [draw.getrandbits(32) for _ in range(many)]
         for count in range(150):
             what, job = draw.choice([1, 1, 1, 1, 2, 0, 3]), draw.choice(jobs)
             amount = (
                 draw.choice([1, limit // 9, limit - 1, limit, (1 << 32) - 9])
                 if draw.random() < 0.2
-                else draw.randrange(limit // 9)
+                else draw.randrange(most)
             )
             strange, short = draw.random() < 0.04, draw.random() < 0.04
             frame = ethernet(1, 2, kind ^ strange) + struct.pack(
@@ -266,7 +267,7 @@ def judge_15(folder: Path, draw: random.Random) -> None:
         else:
             pauses = [draw.choice([0, 1, 500, draw.getrandbits(32)]) for _ in range(draw.randrange(5))]
             hops = [(draw.getrandbits(16), (now - pause) % (1 << 32)) for pause in pauses]
-            worst = (draw.choice([0, 500, 501, draw.getrandbits(32)]), draw.getrandbits(16)) if hops else (0, 0)
+            worst = (draw.choice([0, 500, 501, draw.getrandbits(32)]), draw.getrandbits(16))
             frame = begin + struct.pack(">HHBIH", kind, inner, len(hops), *worst)
             frame += b"".join(struct.pack(">HI", *hop) for hop in hops) + payload
             if draw.random() < 0.1:

@@ -63,6 +63,21 @@ MUTANTS = [
     Mutant(
         "other kinds", F, " || (hdr.load.kind != PUSH && hdr.load.kind != ASK)", "", ("a frame of kind 0",), "count"
     ),
+    Mutant(
+        "counted and dropped",
+        F,
+        " || (hdr.load.kind != PUSH && hdr.load.kind != ASK)",
+        "",
+        ("an ASK for job 1 left by port 1: load.estimate is", "was counted before it was dropped"),
+        "count",
+        also=(
+            ("if (hdr.load.kind == PUSH) {", "if (hdr.load.kind != ASK) {"),
+            (
+                "            least(hdr.load.estimate);\n",
+                "            if (hdr.load.kind != PUSH && hdr.load.kind != ASK) {\n                mark_to_drop(std);\n                return;\n            }\n            least(hdr.load.estimate);\n",
+            ),
+        ),
+    ),
     Mutant("before adding", F, "least(hdr.load.estimate);", "hdr.load.estimate = before;", ("add first",), "count"),
     Mutant("questions counted", F, "if (hdr.load.kind == PUSH) {", "if (true) {", ("An ASK was counted",), "ask"),
     Mutant(
@@ -72,6 +87,44 @@ MUTANTS = [
         "",
         ("leaves by the port it came from",),
         "ask",
+    ),
+    Mutant(
+        "answers by port 1",
+        F,
+        "std.egress_spec = std.ingress_port;",
+        "std.egress_spec = 1;",
+        ("an ASK for job 2 by port 4 left by port 1, and must leave by port 4", "std.egress_spec = 1;"),
+        "ask",
+    ),
+    Mutant(
+        "addresses exchanged",
+        F,
+        "                std.egress_spec = std.ingress_port;\n",
+        "                std.egress_spec = std.ingress_port;\n                bit<48> asker = hdr.ethernet.src;\n                hdr.ethernet.src = hdr.ethernet.dst;\n                hdr.ethernet.dst = asker;\n",
+        ("ethernet.src is 0x2bb00000001", "hdr.ethernet.dst = asker;"),
+        "heavy",
+    ),
+    Mutant(
+        "a note for each job",
+        F,
+        "                if (before < LIMIT) {\n",
+        "                hash(note, HashAlgorithm.crc16, 32w0, { hdr.load.job }, 32w65536);\n                told.read(was, note);\n                if (hdr.load.kind == PUSH && was == 0) {\n                    told.write(note, 1);\n",
+        ("told the controller (1, ", "PUSHes of other jobs may have taken a job across LIMIT"),
+        "heavy",
+        also=(
+            (
+                "    bit<32> before;\n",
+                "    bit<32> before;\n    register<bit<1>>(65536) told;\n    bit<32> note;\n    bit<1> was;\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "amount taken off",
+        F,
+        "                if (before < LIMIT) {\n",
+        "                if (hdr.load.kind == PUSH && hdr.load.estimate - hdr.load.amount < LIMIT) {\n",
+        ("a PUSH of 4,294,967,295 by job 5 told the controller", "amount cannot be taken off it"),
+        "heavy",
     ),
     Mutant(
         "more than LIMIT",
@@ -99,5 +152,12 @@ MUTANTS = [
         ("an ASK for job 1, marked heavy by its sender",),
         "heavy",
     ),
-    Mutant("told again", F, "if (before < LIMIT) {", "if (hdr.load.kind == PUSH) {", ("again and again",), "heavy"),
+    Mutant(
+        "told again",
+        F,
+        "if (before < LIMIT) {",
+        "if (hdr.load.kind == PUSH) {",
+        ("a job that was heavy before",),
+        "heavy",
+    ),
 ]

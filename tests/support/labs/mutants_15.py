@@ -6,6 +6,31 @@ F = "telemetry.p4"
 MUTANTS = [
     Mutant("cut short", F, "std.parser_error != error.NoError || ", "", ("must be dropped",), "frame"),
     Mutant(
+        "told of what is cut short",
+        F,
+        "std.parser_error != error.NoError || ",
+        "",
+        ("cut short after 20 bytes told the controller", "expected nothing"),
+        "frame",
+        also=(
+            (
+                "                sink.apply();\n            }\n",
+                "                sink.apply();\n            }\n            if (std.parser_error != error.NoError) {\n                mark_to_drop(std);\n            }\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "sink without telemetry",
+        F,
+        "                sink.apply();\n            }\n",
+        "            }\n            sink.apply();\n",
+        (
+            "a plain frame by port 4 for a worker here left by port 2: ethernet.type is 0",
+            "apply sink only where tel is",
+        ),
+        "frame",
+    ),
+    Mutant(
         "no way",
         F,
         " || !way.apply().hit",
@@ -58,6 +83,14 @@ MUTANTS = [
         ),
     ),
     Mutant(
+        "begun again without records",
+        F,
+        "            if (!hdr.tel.isValid()) {\n",
+        "            if (!hdr.tel.isValid() || hdr.tel.count == 0) {\n",
+        ("a frame with 0 records by port 1", "mends all of it: if (!hdr.tel.isValid() || hdr.tel.count == 0) {"),
+        "source",
+    ),
+    Mutant(
         "no record",
         F,
         "                hdr.hops.push_front(1);\n                hdr.hops[0].setValid();\n                hdr.hops[0].switch_ = ME;\n                hdr.hops[0].time_us = now;\n                if (hdr.tel.count < ROOM) {\n                    hdr.tel.count = hdr.tel.count + 1;\n                }\n",
@@ -90,6 +123,22 @@ MUTANTS = [
             ),
         ),
     ),
+    Mutant(
+        "worst cleared",
+        F,
+        "                if (hdr.tel.count > 0) {\n",
+        "                if (hdr.tel.count == 0) {\n                    hdr.tel.worst_us = 0;\n                    hdr.tel.worst_by = 0;\n                }\n                if (hdr.tel.count > 0) {\n",
+        ("a frame with 0 records by port 4", "leave worst_us and worst_by as they came"),
+        "worst",
+    ),
+    Mutant(
+        "a link of 16 bits",
+        F,
+        "gap = now - hdr.hops[0].time_us;",
+        "gap = (bit<32>)(bit<16>)(now - hdr.hops[0].time_us);",
+        ("at 500,000 us left by port 3: tel.worst_us is 6784", "at '(bit<16>)', mends all of it"),
+        "worst",
+    ),
     Mutant("the latest", F, "if (gap > hdr.tel.worst_us) {", "if (true) {", ("the largest so far",), "worst"),
     Mutant(
         "the switch before",
@@ -113,6 +162,14 @@ MUTANTS = [
         "                sink.apply();",
         "                sink.apply();\n                digest<slow_t>(1, { hdr.tel.worst_by, hdr.tel.worst_us });",
         ("told the controller",),
+        "sink",
+    ),
+    Mutant(
+        "one EtherType put back",
+        F,
+        "        hdr.ethernet.type = hdr.tel.type;\n",
+        "        hdr.ethernet.type = 0x88b5;\n",
+        ("ethernet.type is 34997, expected 2054", "hdr.ethernet.type = 0x88b5;"),
         "sink",
     ),
     Mutant("not put back", F, "        hdr.ethernet.type = hdr.tel.type;\n", "", ("is not put back",), "sink"),

@@ -55,6 +55,12 @@ def test_a_look_replays_times(tmp_path):
     assert f"port {wrong}" in done.output
 
 
+def test_a_right_checksum_is_right_whatever_else_is_wrong(tmp_path):
+    mutant = next(one for one in mutants("11") if one.name == "all of UDP marked")
+    report = grade(spoilt("11", mutant, tmp_path / "mine"))
+    assert [check.title for check in report.checks if not check.passed] == ["and nothing else changes"]
+
+
 def test_nonsense_for_the_controller_costs_the_student_only(tmp_path):
     """A 64-bit value is not an address."""
     field, long = "{ hdr.ethernet.src, std", "{ 64w0xffff000000000000 | (bit<64>)hdr.ethernet.src, std"

@@ -79,6 +79,8 @@ ATTACKS = [
     ("does not parse", "def f()\n    pass", ["SyntaxError"]),
     ("has another name", "def g():\n    pass", ["student.py has no function f"]),
     ("returns what is no value", "def f():\n    return f", ["returned a function"]),
+    ("returns a long list", "def f():\n    return [0] * 400_000", ["f returned more than 300000 values"]),
+    ("returns a large dict", "def f():\n    return dict.fromkeys(range(5000))", ["a dict of more than 4096 keys"]),
     ("raises", "def f():\n    return {}['key']", ["KeyError: 'key'"]),
 ]  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 import re
 from contextlib import suppress
+from dataclasses import asdict
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,7 @@ from p4reduce_course.culprit import facts_first
 from p4reduce_course.frame.report import Wrong
 from p4reduce_course.python_trail import EntryPlace, WrongChange, WrongEntry, key_of, where_in_python
 from p4reduce_course.sandbox.confine import ProcessLimits
-from p4reduce_course.sandbox.messages import Remote
+from p4reduce_course.sandbox.messages import Remote, pack, unpack
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import SandboxSwitches
 from p4reduce_course.sandbox.trail import TrailStep
@@ -20,6 +21,7 @@ from tests.support.labs import SOLUTIONS
 DATA = bytes.fromhex("02aa00000001 02bb00000001".replace(" ", ""))
 HEAVY = (SOLUTIONS / "14" / "heavy.p4").read_text()
 TELEMETRY = (SOLUTIONS / "15" / "telemetry.p4").read_text()
+TAKEN = "        packet.extract(hdr.hops.next);\n        meta.left = meta.left - 1;\n"
 ROUTER = (SOLUTIONS / "11" / "router.p4").read_text()
 
 
@@ -90,6 +92,40 @@ def test_a_drop_names_what_decided_it(old, new, words):
     text = ROUTER.replace(old, new)
     said = trail(text, frame).where(Departure("dropped"))
     assert words in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            TAKEN,
+            "",
+            "The parser does not end: state parse_hop (select on 0x1) leads to itself",
+        ),
+        (
+            f"{TAKEN}        transition select(meta.left) {{",
+            "        transition more;\n    }\n    state more {\n        transition select(meta.left + 1) {",
+            "The parser does not end: states parse_hop, more (select on 0x2) lead to each other",
+        ),
+        (
+            f"{TAKEN}        transition select(meta.left) {{",
+            "        meta.left = meta.left - 1;\n        transition select(meta.left ++ 8w1) {",
+            "The parser does not end: state parse_hop leads to itself",
+        ),
+    ],
+)
+def test_a_parser_that_does_not_end_is_told_in_a_short_message(old, new, words):
+    assert old in TELEMETRY
+    ether_type = bytes.fromhex(re.search(r"TEL_TYPE = 0x(\w{4})", TELEMETRY)[1])
+    frame = DATA + ether_type + bytes.fromhex("88b5 01 00000000 0000 0007 00000001")
+    followed = trail(TELEMETRY.replace(old, new), frame)
+    assert followed.endless
+    said = followed.where(Departure("dropped"))
+    assert f"{words} until the switch stops it after 32,768 visits, with error ParserTimeout" in said
+    assert f"{words} until" in followed.where(Departure("silent"))
+    assert "did not extract hops[0]; the parser does not end" in followed.where(Departure("field", "hops[0].time_us"))
+    assert len(unpack(pack([asdict(step) for step in followed.frames[0]]))) == len(followed.frames[0]) <= 2000
+    assert not trail(TELEMETRY, frame).endless
 
 
 def test_headers_that_are_emitted_in_another_order_or_not_at_all():

@@ -491,7 +491,7 @@ class _Grader:
         trail = None if missing else self._trail(first)
         steps = "" if trail is None else trail.where(wrong)
         where = ""
-        if trail is not None and not self._told:
+        if trail is not None and not self._told and not trail.endless:  # else each change would be tried at length
             where = self._culprit(property_, played, small, FEW if causes[1] else MOST, trail)
         earlier = first if len(first.got) < len(small.got) else None
         if not causes[1]:

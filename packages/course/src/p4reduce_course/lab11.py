@@ -47,11 +47,11 @@ class Router:
 
     def __init__(self, numbers: Numbers, setup: Setup, *, ttl: int = 1, least: int = 2, update: bool = True,
             verify: bool = True, options: bool = False, macs: str = "both", mark: str = "dst", cut: bool = True,
-            miss: bool = True) -> None:  # fmt: skip
+            miss: bool = True, back: bool = True) -> None:  # fmt: skip
         """Makes a router with the routes of a setup; each named argument selects a mistake."""
         self.own = OWN + numbers["own"]
         self.ttl, self.least, self.update, self.verify, self.options = ttl, least, update, verify, options
-        self.macs, self.mark, self.cut, self.miss = macs, mark, cut, miss
+        self.macs, self.mark, self.cut, self.miss, self.back = macs, mark, cut, miss, back
         self.routes = []
         for row in setup.rows:
             match, params = row["match"]["hdr.ipv4.dst"], row["params"]
@@ -78,8 +78,11 @@ class Router:
         if not fit:
             return Out() if self.miss else Out(((0, data),))
         _, _, address, port = fit[0]
+        if port == frame.port and not self.back:
+            return Out()
         header["ttl"] = (header["ttl"] - self.ttl) % 256
-        if (udp is not None and self.mark in udp and udp[self.mark] == RESULTS) or self.mark == "all":
+        marked = udp is not None and (self.mark == "udp" or udp.get(self.mark) == RESULTS)
+        if marked or self.mark == "all":
             header["tos"] = EXPEDITED
         if self.update:
             header["checksum"] = checksum(IPV4.pack(**{**header, "checksum": 0}))
@@ -95,31 +98,35 @@ def numbers(draws: Draws) -> Numbers:
 
 
 def read(data: bytes) -> dict[str, int | str]:
-    """Returns a frame's fields."""
+    """Returns a frame's fields; a checksum that is right for the header it stands in is told as that."""
     udp = data[12:14] == b"\x08\x00" and len(data) > 23 and data[23] == 17
-    return fields_of(data, *((ETHERNET, IPV4, UDP) if udp else (ETHERNET, IPV4)))
+    fields = fields_of(data, *((ETHERNET, IPV4, UDP) if udp else (ETHERNET, IPV4)))
+    right = "ipv4.checksum" in fields and not checksum(data[_MINE[0] : _MINE[1]])
+    return fields | ({"ipv4.checksum": "the checksum of its header"} if right else {})
 
 
-def route(to: int, prefix: int, port: int) -> dict[str, object]:
-    """Returns an entry of the route table; the next node's address is made from the port."""
+def route(to: int, prefix: int, port: int, node: int = 0) -> dict[str, object]:
+    """Returns an entry of the route table; the next node's address is made from the port if it is not given."""
     match = {"hdr.ipv4.dst": {"value": ip(to >> 32 - prefix << 32 - prefix if prefix else 0), "prefix": prefix}}
     return {
         "table": "route",
         "match": match,
         "action": "via",
-        "params": {"mac": mac(0x02AA00 << 24 | port), "port": port},
+        "params": {"mac": mac(node or 0x02AA00 << 24 | port), "port": port},
     }
 
 
 def packet(to: int, what: str, kind: str, *, payload: bytes = b"sums", wrong: int = 0, ether_type: int = 0x0800,
-        udp: tuple[int, int] | None = (5000, RESULTS), **fields: int) -> Frame:  # fmt: skip
-    """Returns a frame whose checksum is right except for ``wrong``."""
-    body = (UDP.pack(src=udp[0], dst=udp[1], length=8 + len(payload)) if udp else b"") + payload
-    header = {"version": 4, "ihl": 5, "length": 20 + len(body), "ttl": 64, "protocol": 17 if udp else 6,
+        udp: tuple[int, int] | None = (5000, RESULTS), protocol: int = 6, udp_checksum: int = 0xBEEF, port: int = 1,
+        **fields: int) -> Frame:  # fmt: skip
+    """Returns a frame whose header checksum is right except for ``wrong``; ``protocol``: if it is not UDP."""
+    udp_header = {"length": 8 + len(payload), "checksum": udp_checksum}
+    body = (UDP.pack(src=udp[0], dst=udp[1], **udp_header) if udp else b"") + payload
+    header = {"version": 4, "ihl": 5, "length": 20 + len(body), "ttl": 64, "protocol": 17 if udp else protocol,
               "src": 0x0A000001, "dst": to, **fields}  # fmt: skip
     header["checksum"] = checksum(IPV4.pack(**header)) ^ wrong
     begin = ETHERNET.pack(dst=0x02BB00000001, src=0x02CC00000001, type=ether_type)
-    return Frame(1, begin + IPV4.pack(**header) + body, what, kind)
+    return Frame(port, begin + IPV4.pack(**header) + body, what + (f" by port {port}" if port != 1 else ""), kind)
 
 
 _ROUTES: Final = ((0x0A000000, 8, 2), (0x0A010000, 16, 3), (0x0A010200, 24, 4), (0x0A010203, 32, 5))
@@ -133,16 +140,20 @@ def routed(_: Numbers, draws: Draws) -> Sequence[Scenario]:
         rows = [route(*arguments) for arguments in _ROUTES] if place == 0 else []
         frames = [
             packet(0x0A010209, "a RESULT for 10.1.2.9", "route"),
+            packet(0x0A010209, "a RESULT for 10.1.2.9", "route", port=4),
+            packet(0x0A010209, "an ICMP message for 10.1.2.9", "route", udp=None, protocol=1),
             packet(0x14000001, "a RESULT for 20.0.0.1, for which there is no route", "miss"),
         ]
         for number in range(12 if place else 0):
             to = int(random.integers(1, 1 << 32))
             if number % 3 == 2:  # within the /24 of the previous frame
                 to = int(frames[-1].data[30:34].hex(), 16) & ~0xFF | int(random.integers(256))
-            rows.append(route(to, (8, 16, 24, 12, 20, 28, 32, 31)[int(random.integers(8))], int(random.integers(2, 9))))
+            prefix, port = (8, 16, 24, 12, 20, 28, 32, 31)[int(random.integers(8))], int(random.integers(2, 9))
+            rows.append(route(to, prefix, port, int(random.integers(1, 1 << 40))))
             near = to ^ int(random.integers(1 << int(random.integers(1, 24))))
             miss = not any(_inside(near, row) for row in rows)
-            frames.append(packet(near, f"a RESULT for {ip(near)}", "miss" if miss else "route"))
+            by = int(random.integers(1, 9))
+            frames.append(packet(near, f"a RESULT for {ip(near)}", "miss" if miss else "route", port=by))
         unique = {str(row["match"]): row for row in rows}
         setup = Setup(tuple(unique.values()))
         known = [frame if any(_inside(int(frame.data[30:34].hex(), 16), row) for row in setup.rows)
@@ -161,7 +172,10 @@ def headers(_: Numbers, draws: Draws) -> Sequence[Scenario]:
     """Returns scenarios with malformed, expired, ordinary and RESULT frames."""
     random, to = draws.generator("headers"), 0x0A010209
     frames = [
-        packet(to, "a frame of EtherType 0x86dd", "other", ether_type=0x86DD),
+        *(
+            packet(to, f"a frame of EtherType {ether_type:#06x}", "other", ether_type=ether_type)
+            for ether_type in (0x86DD, 0x0806, *(0x0800 ^ 1 << bit for bit in range(16)))
+        ),
         packet(to, "an IPv4 header with options (ihl 6)", "options", ihl=6),
         packet(to, "a frame with a wrong header checksum", "sum", wrong=1),
         packet(to, "a frame with ttl 1", "old", ttl=1),
@@ -179,19 +193,30 @@ def headers(_: Numbers, draws: Draws) -> Sequence[Scenario]:
             payload=UDP.pack(src=5000, dst=RESULTS),
         ),
     ]
-    for _n in range(20):
+    for number in range(20):
         fields = {
             name: int(random.integers(0, 1 << IPV4.bits[name])) for name in ("tos", "id", "flags", "offset", "src")
         }
-        ports = (int(random.integers(1, 1 << 16)), int(random.choice([RESULTS, 80, 9401])))
-        frames.append(packet(to, f"a frame to UDP port {ports[1]}", "result" if ports[1] == RESULTS else "plain",
-                             udp=ports, ttl=int(random.integers(2, 256)), payload=random.bytes(int(random.integers(0, 40))), **fields))  # fmt: skip
-    whole = frames[7]
+        fields |= {"ttl": int(random.integers(2, 256)), "port": int(random.integers(1, 5))}
+        near, payload = RESULTS ^ 1 << int(random.integers(16)), random.bytes(int(random.integers(0, 40)))
+        if number % 5 == 4:
+            fields["protocol"] = int(random.choice([1, 2, 6, 47, 255]))
+            what = f"a frame of protocol {fields['protocol']}"
+            frames.append(packet(to, what, "plain", udp=None, payload=payload, **fields))
+            continue
+        ports = (int(random.integers(1, 1 << 16)), int(random.choice([RESULTS, 80, 9401, near])))
+        fields["udp_checksum"] = int(random.integers(1 << 16))
+        kind = "result" if ports[1] == RESULTS else "plain"
+        frames.append(packet(to, f"a frame to UDP port {ports[1]}", kind, udp=ports, payload=payload, **fields))
+    whole = packet(to, "", "")
     frames += [replace(whole, data=whole.data[:length], kind="cut", what=f"a frame cut short after {length} bytes")
                for length in (13, 20, 33, 34, 41)]  # fmt: skip
+    ihl, bit = int(random.choice([0, 1, 2, 3, 7, 13, 15])), int(random.integers(16))
     frames.append(packet(to, "an IPv4 header that says it is too short (ihl 4)", "options", ihl=4))
     frames.append(packet(to, "a TCP segment with a wrong header checksum", "sum", wrong=1, udp=None))
-    return [Scenario(Setup((route(to, 24, 4),)), tuple(frames))]
+    frames.append(packet(to, f"an IPv4 header with ihl {ihl}", "options", ihl=ihl))
+    frames.append(packet(to, "a frame with another wrong header checksum", "sum", wrong=1 << bit))
+    return [Scenario(Setup((route(to, 24, 4, int(random.integers(1, 1 << 40))),)), tuple(frames))]
 
 
 def example(_: Numbers) -> Scenario:
@@ -225,7 +250,7 @@ BENCH: Final = Bench(
         Property("route", "frames at their last hop are dropped", headers, ("old",), ("ports",)),
         Property("rewrite", "the addresses of the next link", headers, ("ttl", "plain", "result"), ("ethernet",)),
         Property("rewrite", "ttl", headers, ("ttl", "plain", "result"), ("ipv4.ttl",)),
-        Property("rewrite", "the header checksum", headers, ("ttl", "plain"), ("ipv4.checksum",)),
+        Property("rewrite", "the header checksum", headers, ("ttl", "plain", "result"), ("ipv4.checksum",)),
         Property("mark", "RESULTs go first", headers, ("result",), ("ipv4.tos",)),
         Property("mark", "and nothing else changes", headers, ("ttl", "plain", "result")),
     ),
@@ -235,14 +260,16 @@ BENCH: Final = Bench(
         Mistake("nothing looks at ttl: a frame with ttl 0 or 1 must not go on", {"least": 0}),
         Mistake("a header was changed and its checksum was not: update_checksum in Compute", {"update": False}),
         Mistake("nothing asks std.checksum_error, or Verify does not verify", {"verify": False}),
-        Mistake("nothing asks for ihl: only headers of 20 bytes are taken", {"options": True}),
+        Mistake("only headers of 20 bytes are taken: drop each frame whose ihl is not 5", {"options": True}),
         Mistake("the source address stays the sender's: it becomes OWN_MAC", {"macs": "dst"}),
         Mistake("the destination address stays this switch's: it becomes the action's mac", {"macs": "src"}),
         Mistake("neither Ethernet address is changed", {"macs": ""}),
         Mistake("tos is not set: RESULTs, UDP port 9400, get 0xb8", {"mark": ""}),
         Mistake("the port that counts is the destination, not the source", {"mark": "src"}),
-        Mistake("every frame is marked: only UDP to port 9400 is", {"mark": "all"}),
+        Mistake("UDP frames to other ports are marked: only UDP to port 9400 is", {"mark": "udp"}),
+        Mistake("frames that are no UDP are marked, too: only UDP to port 9400 is", {"mark": "all"}),
         Mistake("nothing asks std.parser_error: a frame that ends in a header is dropped", {"cut": False}),
+        Mistake("a route may lead back to the port that the frame came from: the frame leaves by it all the same", {"back": False}),
         Mistake("a frame without a route goes nowhere: on a miss, mark_to_drop", {"miss": False}),
     ),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from p4reduce_course.bench import (
@@ -25,7 +26,9 @@ from p4reduce_course.frame.lab import Draws, Lab, LabPart
 HELLO: Final = Header("hello", job=16, worker=8)
 _PORTS: Final = range(1, 7)
 _GROUP_BIT: Final = 1 << 40
-_IP: Final = 0x0800
+_TYPES: Final = (0x0800, 0x0806, 0x88B5)
+"""EtherTypes of frames that are no HELLOs"""
+_ALL: Final = 0xFFFFFFFFFFFF
 
 
 class Learning:
@@ -33,11 +36,12 @@ class Learning:
 
     def __init__(self, numbers: Numbers, setup: Setup, *, back: bool = False, hairpin: bool = False,
             groups: bool = False, every: bool = False, moves: bool = True, hellos_go: bool = False,
-            keeps: bool = True, renumbers: bool = True, floods: bool = True) -> None:  # fmt: skip
+            keeps: bool = True, renumbers: bool = True, floods: bool = True, either: bool = False) -> None:  # fmt: skip
         """Makes a switch that knows no worker; each named argument selects a mistake."""
         self.type, self.group = numbers["hello_type"], setup.groups[numbers["group"]]
         self.back, self.hairpin, self.groups, self.every, self.moves = back, hairpin, groups, every, moves
         self.hellos_go, self.keeps, self.renumbers, self.floods = hellos_go, keeps, renumbers, floods
+        self.either = either
         self.known: dict[int, tuple[int, int]] = {}
 
     def frame(self, frame: Frame) -> Out:
@@ -53,7 +57,7 @@ class Learning:
         worker = HELLO.unpack(data[ETHERNET.bytes :])["worker"] if hello else number if self.keeps else 0
         new = there is None or (there != port and self.moves) or (hello and worker != number and self.renumbers)
         digests = ((ethernet["src"], port, worker),) if new or self.every else ()
-        if hello and not self.hellos_go:
+        if (hello and not self.hellos_go) or (digests and self.either):
             return Out((), digests)
         to = self.known.get(ethernet["dst"])
         if to is not None:
@@ -80,22 +84,25 @@ def numbers(draws: Draws) -> Numbers:
 
 
 def address(worker: int) -> int:
-    """Returns the address of a worker."""
-    return 0x020000000000 + worker
+    """Returns the address of a worker: a local one, or a vendor's."""
+    return (0x00163E000000 if worker == 6 else 0x020000000000) + worker
 
 
-def data(worker: int, to: int, port: int, kind: str, *, source: int = 0) -> Frame:
+def data(worker: int, to: int, port: int, kind: str, *, source: int = 0, ether_type: int = _TYPES[0]) -> Frame:
     """Returns a frame of a worker."""
-    frame = ETHERNET.pack(dst=to, src=source or address(worker), type=_IP) + b"data"
-    whom = "all" if to >> 40 & 1 else f"worker {to & 0xFF}"
-    return Frame(port, frame, f"a frame of worker {worker} at port {port} to {whom}", kind)
+    frame = ETHERNET.pack(dst=to, src=source or address(worker), type=ether_type) + b"data"
+    whose, whom = "a group" if source else f"worker {worker}", "all" if to >> 40 & 1 else f"worker {to & 0xFF}"
+    return Frame(port, frame, f"a frame of {whose} at port {port} to {whom}", kind)
 
 
-def hello(own: Numbers, worker: int, port: int, kind: str, number: int | None = None) -> Frame:
+def hello(own: Numbers, worker: int, port: int, kind: str, number: int | None = None, *, to: int = _ALL, source: int = 0,
+        job: int = 1) -> Frame:  # fmt: skip
     """Returns the HELLO with which a worker joins."""
-    frame = ETHERNET.pack(dst=0xFFFFFFFFFFFF, src=address(worker), type=own["hello_type"])
-    what = f"a HELLO of worker {worker} at port {port}" + (f" with number {number}" if number is not None else "")
-    return Frame(port, frame + HELLO.pack(job=1, worker=worker if number is None else number), what, kind)
+    frame = ETHERNET.pack(dst=to, src=source or address(worker), type=own["hello_type"])
+    what = f"a HELLO of {'a group' if source else f'worker {worker}'} at port {port}"
+    what += f" with number {number}" if number is not None else ""
+    what += "" if to == _ALL else f" to worker {to & 0xFF}"
+    return Frame(port, frame + HELLO.pack(job=job, worker=worker if number is None else number), what, kind)
 
 
 def meetings(own: Numbers, draws: Draws) -> Sequence[Scenario]:
@@ -107,7 +114,10 @@ def meetings(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         data(2, address(1), 4, "moved"), data(1, address(2), 1, "direct"), hello(own, 4, 1, "hello"),
         data(4, address(1), 1, "same side"), data(0, address(1), 3, "group", source=_GROUP_BIT | address(5)),
         data(1, _GROUP_BIT | address(9), 1, "flood"), hello(own, 2, 4, "again", 9),
-        hello(own, 2, 4, "renumbered", 0), Frame(1, first_bytes(own), "a HELLO that is cut short", "cut"),
+        hello(own, 2, 4, "renumbered", 0), cut(own, 7, 16), hello(own, 2, 5, "elsewhere", 0),
+        hello(own, 0, 3, "group", 5, source=_GROUP_BIT | address(5)), cut(own, 1, 14), cut(own, 7, 13),
+        hello(own, 1, 1, "again", to=address(2)), data(0, address(1), 3, "group", source=0x01005E000001),
+        data(1, address(2), 1, "direct", ether_type=own["hello_type"] ^ 1),
     )  # fmt: skip
     scenarios = [Scenario(everywhere, first)]
     random = draws.generator("meetings")
@@ -119,32 +129,30 @@ def meetings(own: Numbers, draws: Draws) -> Sequence[Scenario]:
             worker, to = (int(value) for value in random.integers(1, 8, 2))
             moves = worker in at and random.random() < 0.15
             port = int(random.choice(_PORTS)) if worker not in at or moves else at[worker]
+            moved = worker in at and at[worker] != port
             if random.random() < 0.3:
                 number = int(random.integers(1, 255))
-                kind = "hello" if worker not in at else "moved" if at[worker] != port else "renumbered"
-                frames.append(
-                    hello(
-                        own,
-                        worker,
-                        port,
-                        "again" if names.get(worker) == number and kind == "renumbered" else kind,
-                        number,
-                    )
-                )
+                if worker in at and random.random() < 0.4:
+                    number = names.get(worker, 0)
+                renumbered = "again" if names.get(worker, 0) == number else "renumbered"
+                kind = "hello" if worker not in at else "elsewhere" if moved else renumbered
+                whom = address(to) if random.random() < 0.5 else _ALL
+                frames.append(hello(own, worker, port, kind, number, to=whom, job=int(random.integers(1, 1 << 16))))
                 names[worker] = number
             else:
-                kind = "new" if worker not in at else "moved" if at[worker] != port else ""
+                kind = "new" if worker not in at else "moved" if moved else ""
                 here = {**at, worker: port}
                 kind = kind or ("flood" if to not in at else "same side" if here[to] == port else "direct")
-                frames.append(data(worker, address(to), port, kind))
+                frames.append(data(worker, address(to), port, kind, ether_type=int(random.choice(_TYPES))))
             at[worker] = port
         scenarios.append(Scenario(everywhere, tuple(frames)))
     return scenarios
 
 
-def first_bytes(own: Numbers) -> bytes:
-    """Returns the first bytes of a HELLO."""
-    return ETHERNET.pack(dst=0xFFFFFFFFFFFF, src=address(7), type=own["hello_type"]) + b"\0\1"
+def cut(own: Numbers, worker: int, length: int) -> Frame:
+    """Returns the first bytes of a HELLO, by port 1."""
+    whole = hello(own, worker, 1, "cut")
+    return replace(whole, data=whole.data[:length], what=f"a HELLO that is cut short after {length} bytes")
 
 
 def example(own: Numbers) -> Scenario:
@@ -164,11 +172,13 @@ BENCH: Final = Bench(
         Property("forward", "a known destination gets the frame alone", meetings, ("direct",), ("ports", "frames")),
         Property("forward", "an unknown one is looked for at all other ports", meetings, ("flood",), ("ports", "frames")),
         Property("forward", "nothing goes back where it came from", meetings, ("same side",), ("ports",)),
+        Property("forward", "and so for new and moved workers", meetings, ("new", "moved"), ("ports", "frames")),
         Property("learn", "the controller hears of a new source", meetings, ("new",), ("digests",)),
-        Property("learn", "and of one that has moved", meetings, ("moved",), ("digests",)),
+        Property("learn", "and of one that has moved", meetings, ("moved", "elsewhere"), ("digests",)),
         Property("learn", "and of nothing twice", meetings, ("direct", "flood", "same side", "again"), ("digests",)),
         Property("join", "a HELLO tells the worker's number", meetings, ("hello", "renumbered"), ("digests",)),
-        Property("join", "and goes no further", meetings, ("hello", "renumbered", "again", "cut"), ("ports",)),
+        Property("join", "and goes no further", meetings, ("hello", "renumbered", "again", "elsewhere"), ("ports",)),
+        Property("join", "a HELLO that is cut short does nothing", meetings, ("cut",), ("ports", "digests")),
         Property("join", "addresses of groups do not join", meetings, ("group",)),
     ),
     mistakes=(
@@ -180,6 +190,7 @@ BENCH: Final = Bench(
         Mistake("a HELLO is for the controller alone: drop it", {"hellos_go": True}),
         Mistake("a frame that is no HELLO does not know the worker's number: tell the one in known", {"keeps": False}),
         Mistake("a HELLO with another number than known has is told, too", {"renumbers": False}),
+        Mistake("a frame goes on all the same when the controller is told of its sender", {"either": True}),
         Mistake("an unknown destination is looked for: std.mcast_grp is the group of all ports", {"floods": False}),
     ),
 )  # fmt: skip

@@ -35,14 +35,15 @@ class Sketch:
 
     def __init__(self, numbers: Numbers, setup: Setup, *, pick: str = "min",
             saturates: bool = True, once: bool = True, equal: bool = True, asks: bool = False, stale: bool = False,
-            packets: bool = False, early: bool = False, back: bool = True, all_: bool = True,
-            base: int = 0) -> None:  # fmt: skip
+            packets: bool = False, early: bool = False, back: bool = True, all_: bool = True, base: int = 0,
+            flags: bool = False, less: bool = False, others: bool = False) -> None:  # fmt: skip
         """Makes a switch with empty rows; named arguments are mistakes."""
         del setup
         self.own = numbers
         self.pick, self.saturates, self.once, self.equal = pick, saturates, once, equal
         self.asks, self.stale, self.packets, self.early, self.back = asks, stale, packets, early, back
-        self.all, self.base = all_, base
+        self.all, self.base, self.flags, self.less, self.others = all_, base, flags, less, others
+        self.heavy: set[int] = set()
         self.sizes = [numbers[f"cells{row}"] for row in range(ROWS)]
         self.rows = [[0] * size for size in self.sizes]
 
@@ -52,23 +53,29 @@ class Sketch:
         if len(data) < ETHERNET.bytes + LOAD.bytes or ETHERNET.unpack(data)["type"] != self.own["load_type"]:
             return Out()
         load = LOAD.unpack(data[ETHERNET.bytes :])
-        if load["kind"] not in (PUSH, ASK):
+        taken = load["kind"] in (PUSH, ASK)
+        if not taken and not self.others:
             return Out()
         cells = [self.base + zlib.crc32(load["job"].to_bytes(4, "big")) % size for size in self.sizes]
         counts = [row[cell] if cell < len(row) else 0 for row, cell in zip(self.rows, cells, strict=True)]
         before, first = self._estimate(counts), counts[0]
-        if load["kind"] == PUSH or self.asks:
+        if load["kind"] == PUSH or self.asks or not taken:
             totals = [count + (1 if self.packets else load["amount"]) for count in counts]
             counts = [min(total, _MOST) if self.saturates else total & _MOST for total in totals]
             for row, cell, count in zip(self.rows, cells, counts, strict=True):
                 row[cell : cell + 1] = [count] if cell < len(row) else []
+        if not taken:
+            return Out()
         after = before if self.early else self._estimate(counts)
+        before = (after - load["amount"]) & _MOST if self.less else before
         limit = self.own["limit"] + (0 if self.equal else 1)
         heavy = after >= limit
         load["estimate"] = after
         load["heavy"] = 1 if heavy or (self.stale and load["heavy"]) else 0
-        told = (load["kind"] == PUSH or self.asks) and heavy and (before < limit or not self.once)
+        known = load["job"] in self.heavy if self.flags else before >= limit
+        told = (load["kind"] == PUSH or self.asks) and heavy and not (known and self.once)
         told = told and (self.all or first < limit)
+        self.heavy |= {load["job"]} if told else set()
         port = frame.port if load["kind"] == ASK and self.back else UP
         out = data[: ETHERNET.bytes] + LOAD.pack(**load) + data[ETHERNET.bytes + LOAD.bytes :]
         return Out(((port, out),), ((load["job"], after),) if told else ())
@@ -92,12 +99,15 @@ def numbers(draws: Draws) -> Numbers:
     }
 
 
-def packet(own: Numbers, kind: int, job: int, amount: int, tag: str, *, heavy: int = 0, ether_type: int = 0) -> Frame:
+def packet(own: Numbers, kind: int, job: int, amount: int, tag: str, *, heavy: int = 0, ether_type: int = 0,
+        port: int = 1) -> Frame:  # fmt: skip
     """Returns a frame of a job."""
     load = LOAD.pack(kind=kind, heavy=heavy, job=job, amount=amount, estimate=7)
     names = {PUSH: f"a PUSH of {amount:,} by job {job}", ASK: f"an ASK for job {job}"}
-    what = names.get(kind, f"a frame of kind {kind}") + (", marked heavy by its sender," if heavy else "")
-    return Frame(1, ETHERNET.pack(type=ether_type or own["load_type"]) + load + b"end", what, tag)
+    what = names.get(kind, f"a frame of kind {kind}") + (f" by port {port}" if port != 1 else "")
+    what += ", marked heavy by its sender," if heavy else ""
+    ethernet = ETHERNET.pack(dst=0x02BB00000000 + port, src=0x02CC00000000 + port, type=ether_type or own["load_type"])
+    return Frame(port, ethernet + load + b"end", what, tag)
 
 
 def loads(own: Numbers, draws: Draws) -> Sequence[Scenario]:
@@ -106,8 +116,8 @@ def loads(own: Numbers, draws: Draws) -> Sequence[Scenario]:
     few = (
         packet(own, PUSH, 1, 500, "light"), packet(own, PUSH, 2, limit - 1, "light"), packet(own, ASK, 1, 0, "ask"),
         packet(own, ASK, 2, limit, "ask"), packet(own, PUSH, 2, 1, "crosses"), packet(own, PUSH, 2, 10, "heavy"),
-        packet(own, PUSH, 1, 20, "light", heavy=1), packet(own, ASK, 2, 0, "ask"), packet(own, PUSH, 3, limit, "crosses"),
-        packet(own, ASK, 1, 0, "ask", heavy=1),
+        packet(own, PUSH, 1, 20, "light", heavy=1), packet(own, ASK, 2, 0, "ask heavy"), packet(own, PUSH, 3, limit, "crosses"),
+        packet(own, ASK, 1, 0, "ask", heavy=1), packet(own, ASK, 2, 0, "ask heavy", port=4),
     )  # fmt: skip
     scenarios.append(Scenario(Setup(), few))
     for count in (30, 60):
@@ -116,17 +126,22 @@ def loads(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         for number in range(2 * count):
             job = jobs[number] if number < count else jobs[int(random.integers(count))]
             amount = int(random.choice([limit // 8, limit // 20, limit // 3, 1]))
-            frame = packet(own, ASK if number % 5 == 4 else PUSH, job, amount, "")
-            out = reference.frame(frame)
+            mark, port = int(random.choice([0, 0, 1, 255])), int(random.integers(1, 10))
+            kind = ASK if number % 5 == 4 else PUSH
+            out = reference.frame(packet(own, kind, job, amount, ""))
             heavy = LOAD.unpack(out.sent[0][1][ETHERNET.bytes :])["heavy"]
-            tag = "ask" if number % 5 == 4 else "crosses" if out.digests else "heavy" if heavy else "light"
-            frames.append(packet(own, ASK if tag == "ask" else PUSH, job, amount, tag))
+            tag = "crosses" if out.digests else "heavy" if heavy else "light"
+            if kind == ASK:
+                tag = "ask heavy" if heavy else "ask"
+            frames.append(packet(own, kind, job, amount, tag, heavy=mark, port=port))
         scenarios.append(Scenario(Setup(), tuple(frames)))
     for row in range(ROWS):
         frames = [packet(own, PUSH, _beside(own, row), limit, "crosses"), packet(own, PUSH, 1, limit - 1, "light")]
         scenarios.append(
             Scenario(Setup(), (*frames, packet(own, PUSH, 1, 1, "crosses"), packet(own, PUSH, 1, 1, "heavy")))
         )
+    by_others = [packet(own, PUSH, _beside(own, row), limit, "crosses") for row in range(ROWS)]
+    scenarios.append(Scenario(Setup(), (*by_others, *2 * [packet(own, PUSH, 1, 1, "heavy")])))
     return scenarios + [_in_last_cell(own, row) for row in range(ROWS)]
 
 
@@ -153,18 +168,22 @@ def full(own: Numbers, _: Draws) -> Sequence[Scenario]:
         packet(own, PUSH, 5, 5, ""),
         packet(own, PUSH, 5, 3, "full"),
         packet(own, ASK, 5, 0, "full"),
+        packet(own, PUSH, 5, _MOST, "full"),
     )
     return [Scenario(Setup(), frames)]
 
 
-def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
-    """Returns scenarios with frames that are neither PUSH nor ASK."""
+def others(own: Numbers, draws: Draws) -> Sequence[Scenario]:
+    """Returns scenarios with frames that are neither PUSH nor ASK, and a question what they counted."""
+    whole, kind = packet(own, PUSH, 1, own["limit"], ""), draws.integer("kind", 4, 255)
     frames = (
-        packet(own, 0, 1, 1, ""),
-        packet(own, 3, 1, 1, ""),
-        packet(own, PUSH, 1, 1, "", ether_type=own["load_type"] ^ 1),
-    )
-    return [Scenario(Setup(), (*frames, Frame(1, frames[0].data[:20], "a frame that is cut short")))]
+        *(packet(own, other, 1, own["limit"], "other") for other in (0, 3, kind)),
+        packet(own, PUSH, 1, 1, "other", ether_type=own["load_type"] ^ 1),
+        *(Frame(1, whole.data[:length], f"a PUSH that is cut short after {length} bytes", "other")
+          for length in (20, 13, 14, 27)),
+        packet(own, ASK, 1, 0, "after"), packet(own, ASK, 0, 0, "after"),
+    )  # fmt: skip
+    return [Scenario(Setup(), frames)]
 
 
 def example(own: Numbers) -> Scenario:
@@ -182,24 +201,29 @@ BENCH: Final = Bench(
     numbers=numbers,
     example=example,
     properties=(
-        Property("count", "what is neither PUSH nor ASK is dropped", others, (), ("ports",)),
+        Property("count", "what is neither PUSH nor ASK is dropped", others, ("other",), ("ports", "digests")),
+        Property("count", "and counts nothing", others, ("after",), ("ports", "load.estimate")),
         Property("count", "a PUSH goes on, with what its job has sent so far", loads, ("light", "crosses", "heavy"), ("ports", "load.estimate")),
         Property("count", "counts end at the largest number", full, ("full",), ("load.estimate",)),
-        Property("ask", "an ASK is answered, and counts nothing", loads, ("ask",), ("ports", "load.estimate")),
-        Property("heavy", "who has sent LIMIT is marked", loads, ("crosses", "heavy", "ask"), _MARK),
-        Property("heavy", "and no other job", loads, ("light",), _MARK),
+        Property("ask", "an ASK is answered, and counts nothing", loads, ("ask", "ask heavy"), ("ports", "load.estimate")),
+        Property("heavy", "who has sent LIMIT is marked", loads, ("crosses", "heavy", "ask heavy"), _MARK),
+        Property("heavy", "and no other job", loads, ("light", "ask"), _MARK),
         Property("heavy", "the controller hears of it once", loads, (), ("digests",)),
+        Property("heavy", "and not again when counts end", full, (), ("load.heavy", "digests")),
         Property("heavy", "all else of a frame stays as it is", loads),
     ),
     mistakes=(
         Mistake("the estimate is the smallest of the three counts: each is too large where jobs share its cell", {"pick": "max"}),
         Mistake("one row alone counts too much where jobs share its cell: take the smallest of three, each row with a size and a modulus of its own", {"pick": "first"}),
         Mistake("a count wrapped around: add with |+|, which ends at the largest number", {"saturates": False}),
-        Mistake("the controller hears of a heavy job again and again: tell it when the estimate crosses LIMIT", {"once": False}),
+        Mistake("PUSHes of other jobs may have taken a job across LIMIT: what the cells had before says so, a note for each job does not", {"flags": True}),
+        Mistake("the estimate before this PUSH is what the cells had: where a count ended at the largest number, amount cannot be taken off it", {"less": True}),
+        Mistake("the controller is told of a job that was heavy before: tell it with the PUSH alone that takes the estimate across LIMIT", {"once": False}),
         Mistake("one row says that a job was heavy before: the estimate before is the smallest of three, too", {"all_": False}),
         Mistake("a job that has sent LIMIT exactly is heavy", {"equal": False}),
         Mistake("an ASK was counted: it only reads", {"asks": True}),
         Mistake("heavy was set when the frame came and stayed: a sender may lie, so write 0 or 1 into every frame", {"stale": True}),
+        Mistake("a frame that is neither PUSH nor ASK was counted before it was dropped", {"others": True}),
         Mistake("frames were counted: add amount", {"packets": True}),
         Mistake("the estimate is what it was before this PUSH: add first", {"early": True}),
         Mistake("the last cell of a row is never used: cells are numbered from 0, so the base of hash is 0", {"base": 1}),

@@ -28,6 +28,8 @@ HOP: Final = Header("hop", switch=16, time_us=32)
 ROOM: Final = 4
 _WORD: Final = (1 << 32) - 1
 _INC: Final = 0x88B5
+_INNER: Final = (0x0800, 0x0806, 0x86DD, _INC)
+"""EtherTypes of frames without telemetry"""
 _TYPES: Final = 0x8E00
 """first EtherType of telemetry"""
 
@@ -38,11 +40,11 @@ class Telling:
     def __init__(self, numbers: Numbers, setup: Setup, *, oldest: bool = False, latest: bool = False,
             first: bool = False, before: bool = False, bounded: bool = True, restores: bool = True,
             strips: bool = True, again: bool = False, own_last: bool = True, told: bool = True,
-            pushes: bool = True) -> None:  # fmt: skip
+            pushes: bool = True, bare: bool = False, clears: bool = False) -> None:  # fmt: skip
         """Makes a switch with the ports and roles of a setup; each named argument selects a mistake."""
         self.own, self.oldest, self.latest, self.first, self.before = numbers, oldest, latest, first, before
         self.bounded, self.restores, self.strips, self.again = bounded, restores, strips, again
-        self.own_last, self.told, self.pushes = own_last, told, pushes
+        self.own_last, self.told, self.pushes, self.bare, self.clears = own_last, told, pushes, bare, clears
         self.sources = {row["match"]["std.ingress_port"] for row in setup.rows if row["table"] == "source"}
         self.sinks = {row["match"]["std.egress_spec"] for row in setup.rows if row["table"] == "sink"}
         self.ways = {
@@ -74,9 +76,13 @@ class Telling:
                 tel = {"type": ethernet["type"], "count": 0, "worst_us": 0, "worst_by": 0}
             tel, hops = {**tel, "count": 0, "worst_us": 0, "worst_by": 0}, []
             ethernet["type"] = kind
+        reached = port in self.sinks
+        if tel is None and reached and self.bare:
+            return Out(((port, ETHERNET.pack(**{**ethernet, "type": 0}) + rest),), ((0, 0),))
         if tel is None:
             return Out(((port, data),))
-        reached = port in self.sinks
+        if not hops and self.clears:
+            tel["worst_us"], tel["worst_by"] = 0, 0
         if self.own_last or not reached:
             now = frame.at_us & _WORD
             if hops or self.first:
@@ -121,26 +127,33 @@ def named(field: str) -> str:
 
 NEAR: Final = 0x02AA00000001
 FAR: Final = 0x02AA00000002
-_SETUP: Final = Setup((
-    {"table": "way", "match": {"hdr.ethernet.dst": mac(NEAR)}, "action": "to", "params": {"port": 2}},
-    {"table": "way", "match": {"hdr.ethernet.dst": mac(FAR)}, "action": "to", "params": {"port": 3}},
-    {"table": "source", "match": {"std.ingress_port": 1}, "action": "begin"},
-    {"table": "sink", "match": {"std.egress_spec": 2}, "action": "end"},
-))  # fmt: skip
-"""A worker at port 1 sends, one at port 2 receives; port 3 leads to further switches, as port 4 does."""
 
 
-def plain(port: int, to: int, at: int, tag: str) -> Frame:
+def ports(source: int, near: int, far: int) -> Setup:
+    """Returns entries for a worker that sends, one that receives, and a way to further switches, at these ports."""
+    return Setup((
+        {"table": "way", "match": {"hdr.ethernet.dst": mac(NEAR)}, "action": "to", "params": {"port": near}},
+        {"table": "way", "match": {"hdr.ethernet.dst": mac(FAR)}, "action": "to", "params": {"port": far}},
+        {"table": "source", "match": {"std.ingress_port": source}, "action": "begin"},
+        {"table": "sink", "match": {"std.egress_spec": near}, "action": "end"},
+    ))  # fmt: skip
+
+
+_SETUP: Final = ports(1, 2, 3)
+"""port 4 leads to further switches, too"""
+
+
+def plain(port: int, to: int, at: int, tag: str, *, ether_type: int = _INC) -> Frame:
     """Returns a frame without telemetry."""
     where = "a worker here" if to == NEAR else "a worker far away" if to == FAR else "an unknown address"
-    frame = ETHERNET.pack(dst=to, src=0x02CC00000001, type=_INC) + b"sums"
+    frame = ETHERNET.pack(dst=to, src=0x02CC00000001, type=ether_type) + b"sums"
     return Frame(port, frame, f"a plain frame by port {port} for {where}", tag, at)
 
 
 def telling(own: Numbers, port: int, to: int, at: int, tag: str, hops: Sequence[tuple[int, int]], worst: tuple[int, int] = (0, 0),
-        count: int = -1) -> Frame:  # fmt: skip
+        count: int = -1, *, ether_type: int = _INC) -> Frame:  # fmt: skip
     """Returns a frame with records, the newest first."""
-    tel = TEL.pack(type=_INC, count=len(hops) if count < 0 else count, worst_us=worst[0], worst_by=worst[1])
+    tel = TEL.pack(type=ether_type, count=len(hops) if count < 0 else count, worst_us=worst[0], worst_by=worst[1])
     frame = ETHERNET.pack(dst=to, src=0x02CC00000001, type=own["tel_type"]) + tel
     frame += b"".join(HOP.pack(switch=switch, time_us=time & _WORD) for switch, time in hops) + b"sums"
     where = "a worker here" if to == NEAR else "a worker far away" if to == FAR else "an unknown address"
@@ -153,48 +166,57 @@ def travels(own: Numbers, draws: Draws) -> Sequence[Scenario]:
     random = draws.generator("travels")
     frames = [
         plain(4, FAR, 50, "plain"), plain(1, FAR, 1000, "source"), plain(1, NEAR, 1000, "sink"),
-        telling(own, 1, FAR, 9_000, "twice", [(7, 8_000)], (10, 3)),
+        plain(4, NEAR, 60, "plain"), plain(3, NEAR, 70, "plain", ether_type=0x0800), plain(2, FAR, 80, "plain"),
+        plain(4, FAR, 90, "plain", ether_type=own["tel_type"] ^ 1),
+        plain(1, FAR, 1000, "source", ether_type=0x0800), plain(1, NEAR, 1000, "sink", ether_type=0x0806),
+        telling(own, 1, FAR, 9_000, "twice", [(7, 8_000)], (10, 3)), telling(own, 1, FAR, 9_000, "twice", [], (10, 3)),
+        telling(own, 1, NEAR, 9_000, "sink", [], (10, 3)), telling(own, 4, NEAR, 9_000, "sink", [], (10, 3)),
         telling(own, 4, FAR, 2_000, "record", [(7, 1_990)], (30, 7)),
         telling(own, 4, FAR, 2_000, "worst", [(7, 1_900)], (30, 7)),
         telling(own, 4, FAR, 2_000, "worst", [(7, 1_950), (8, 1_000)], (30, 8)),
         telling(own, 4, FAR, 2_000, "worst", [(7, 1_970)], (30, 8)),
-        telling(own, 4, FAR, 3_000, "first", [], (0, 0)),
+        telling(own, 4, FAR, 3_000, "first", [], (0, 0)), telling(own, 4, FAR, 3_000, "first", [], (30, 8)),
+        telling(own, 4, FAR, 500_000, "worst", [(7, 100_000)], (30, 8)),
+        telling(own, 4, FAR, 500_000, "worst", [(7, 499_000)], (400_000, 8)),
         telling(own, 4, FAR, (1 << 32) + 5, "worst", [(7, (1 << 32) - 6)], (3, 8)),
         telling(own, 4, FAR, 2_000, "full", [(9, 1_990), (8, 1_980), (7, 1_970), (6, 1_960)], (30, 8)),
         telling(own, 4, NEAR, 2_000, "sink", [(9, 1_500)], (30, 8)),
+        telling(own, 4, NEAR, 2_000, "sink", [(9, 1_500)], (30, 8), ether_type=0x0806),
     ]  # fmt: skip
+    scenarios, frames = [Scenario(_SETUP, tuple(frames))], []
+    source, near, far, *elsewhere = (int(port) for port in random.permutation(range(1, 10)))
     for number in range(24):
         at = int(random.integers(10_000, 1 << 40))
-        count, newest, hops = int(random.integers(0, 5)), at, []
+        count, newest = int(random.integers(0, 5)), at
+        hops: list[tuple[int, int]] = []
         for _ in range(count):
-            newest -= int(random.integers(0, 900))
+            newest -= int(random.integers(0, _WORD if not hops and number % 4 == 3 else 900))
             hops.append((int(random.integers(1, 1 << 16)), newest))
-        worst = (int(random.integers(0, 900)), int(random.integers(1, 1 << 16))) if hops else (0, 0)
+        worst = (int(random.integers(0, _WORD if number % 6 == 5 else 900)), int(random.integers(1, 1 << 16)))
         to = NEAR if number % 3 == 0 else FAR
         tag = "sink" if to == NEAR else "full" if count == ROOM else "worst" if hops else "first"
-        frames.append(telling(own, 4, to, at, tag, hops, worst))
-    return [Scenario(_SETUP, tuple(frames))]
+        port, ether_type = int(random.choice([source, *elsewhere])), int(random.choice(_INNER))
+        frames.append(telling(own, port, to, at, tag, hops, worst, ether_type=ether_type))
+        port, tag = (source, "sink" if to == NEAR else "source") if number % 2 else (elsewhere[0], "plain")
+        frames.append(plain(port, to, at, tag, ether_type=ether_type))
+    return [*scenarios, Scenario(ports(source, near, far), tuple(frames))]
 
 
 def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
     """Returns scenarios with frames that cannot be read, or that have no way."""
-    whole = telling(own, 4, FAR, 2_000, "", [(9, 1_990), (8, 1_980)], (30, 8))
-    frames = [
-        Frame(4, whole.data[:length], f"a frame with two records, cut short after {length} bytes", "cut", 2_000)
-        for length in (13, 20, 24, 30)
-    ]
-    many = telling(own, 4, FAR, 2_000, "cut", [(n, 1_990) for n in range(5)], count=5)
-    return [
-        Scenario(
-            _SETUP,
-            (
-                *frames,
-                many,
-                plain(4, 0x02AA00000009, 5, "no way"),
-                telling(own, 4, 0x02AA00000009, 5, "no way", [(1, 1)]),
-            ),
-        )
-    ]
+    frames = []
+    for port, to in ((4, FAR), (1, NEAR)):
+        whole = telling(own, port, to, 2_000, "", [(9, 1_990), (8, 1_980)], (30, 8))
+        frames += [
+            Frame(port, whole.data[:length], f"a frame with two records, cut short after {length} bytes", "cut", 2_000)
+            for length in (13, 20, 24, 30)
+        ]
+        frames += [
+            telling(own, port, to, 2_000, "cut", [(n, 1_990) for n in range(many)], count=many) for many in (5, 6)
+        ]
+        frames.append(plain(port, 0x02AA00000009, 5, "no way"))
+        frames.append(telling(own, port, 0x02AA00000009, 5, "no way", [(1, 1)]))
+    return [Scenario(_SETUP, tuple(frames))]
 
 
 def example(own: Numbers) -> Scenario:
@@ -215,8 +237,8 @@ BENCH: Final = Bench(
     numbers=numbers,
     example=example,
     properties=(
-        Property("frame", "what cannot be read is dropped", others, ("cut",), ("ports",)),
-        Property("frame", "what has no way is dropped", others, ("no way",), ("ports",)),
+        Property("frame", "what cannot be read is dropped", others, ("cut",), ("ports", "digests")),
+        Property("frame", "what has no way is dropped", others, ("no way",), ("ports", "digests")),
         Property("frame", "a plain frame from elsewhere stays as it is", travels, ("plain",)),
         Property("source", "a plain frame of a source gets telemetry", travels, ("source",), ("ports", "ethernet", "tel.type", "tel.count")),
         Property("source", "one that has it keeps it", travels, ("twice",), ("tel", "hop2")),
@@ -232,6 +254,8 @@ BENCH: Final = Bench(
         Mistake("the time in question is that of the newest record, hops[0], before yours is put in", {"oldest": True}),
         Mistake("worst is the largest so far: write it only where this link took longer", {"latest": True}),
         Mistake("a frame without records has not crossed a link yet: ask for count first", {"first": True}),
+        Mistake("a frame without records may have a worst link all the same: leave worst_us and worst_by as they came", {"clears": True}),
+        Mistake("a frame without telemetry has nothing to tell or to take off: apply sink only where tel is valid", {"bare": True}),
         Mistake("worst_by is the switch at the end of the slow link, which is this one, ME", {"before": True}),
         Mistake("four records are there at most: count must not grow beyond 4", {"bounded": False}),
         Mistake("the EtherType that tel.type keeps is not put back", {"restores": False}),

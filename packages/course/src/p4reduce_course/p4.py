@@ -303,7 +303,7 @@ class P4Bench:
 
     def trails(self, frames: Sequence[tuple[int, bytes]]) -> list[list[TrailStep]]:
         """Sends frames; returns the steps of each."""
-        return self._program.trails(self._switch, [(port, frame, 0) for port, frame in frames])
+        return [steps for port, frame in frames for steps in self._program.trails(self._switch, [(port, frame, 0)])]
 
     def size(self, register: str) -> int:
         """Returns the number of cells of a register. Raises Wrong if the program lacks it."""

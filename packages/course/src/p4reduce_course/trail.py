@@ -13,12 +13,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, takewhile
+from itertools import chain, islice, takewhile
 from typing import Final, Literal
 
 from p4reduce_course.culprit import lines_left, tokens_of
 from p4reduce_course.frame.likeness import without_comments
 from p4reduce_course.sandbox.trail import BEYOND, TrailStep
+from p4switch.program.program import MOST_IDLE_STEPS
 
 _STATES: Final = 5
 """most states of a parser in the text"""
@@ -33,6 +34,10 @@ _KEPT: Final = 2
 _PLAIN: Final = ("line ", "no line ", "the ", "parsing ", "before that", "nothing ")
 """beginnings of sentences that take a capital; others begin with a name of the program"""
 _TEMPORARY: Final = re.compile(r"(?:^|[._])(?:tmp|hasReturned|hasExited|retval|key)(?:_\d+)?$")
+_TIMEOUT: Final = "ParserTimeout"
+"""error of a parser that goes round and round"""
+_ROUND: Final = 100
+"""most visits of a parser's states in which its round is looked for"""
 _PORTS: Final = ("std.egress_spec", "std.mcast_grp")
 
 
@@ -111,6 +116,7 @@ class Trail:
                 else:
                     yield from self._kept(rf"\b{wrong.name}\s*\.\s*write\s*\(", f"write {wrong.name}")
             case "silent":
+                yield from self._failed()
                 yield from self._kept(r"\bdigest\s*[<(]", "tell the controller")
             case "told":
                 digest = next((step for step in self._steps if step.kind == "digest"), None)
@@ -131,10 +137,16 @@ class Trail:
     def _steps(self) -> Sequence[TrailStep]:
         return self.frames[-1]
 
+    @property
+    def endless(self) -> bool:
+        """Whether the switch had to end the parser, which went round and round."""
+        return any(step.kind == "error" and step.text == _TIMEOUT for step in self._steps)
+
+    def _failed(self) -> Iterator[str]:
+        yield from (self._way(step) for step in self._steps if step.kind == "error")
+
     def _dropped(self) -> Iterator[str]:
-        error = next((step for step in self._steps if step.kind == "error"), None)
-        if error is not None:
-            yield self._way(error)
+        yield from self._failed()
         verdict = next((step for step in self._steps if step.kind == "verdict"), None)
         decided = [step for step in self._steps if step.kind == "drop" or step.name in _PORTS]
         if not decided:
@@ -151,10 +163,24 @@ class Trail:
 
     def _way(self, error: TrailStep) -> str:
         """Returns the states through which a frame went to an error of the parser."""
+        if error.text == _TIMEOUT:
+            return self._round(error)
         states = [f"{step.name}{self._on(step)}" for step in self._steps if step.kind == "select"]
         states = [*states[:_STATES], "..."] if len(states) > _STATES + 1 else states
         went = f"went through {', '.join(states)} and " if states else ""
         return f"the parser {went}ended in state {error.name} with error {error.text}"
+
+    def _round(self, error: TrailStep) -> str:
+        """Returns the states that lead to each other, or one that leads to itself, until the switch ends that."""
+        before = reversed(self._steps[: self._steps.index(error)])
+        names = dict[str, str]()
+        for step in islice(takewhile(lambda step: step.kind == "select", before), _ROUND):
+            names[step.name] = self._on(step) if names.get(step.name, self._on(step)) == self._on(step) else ""
+        states = [f"{name}{on}" for name, on in reversed(names.items())]
+        shown = ", ".join([*states[:_STATES], *["..."] * (len(states) > _STATES)])
+        lead = f"state {shown} leads to itself" if len(states) == 1 else f"states {shown} lead to each other"
+        stops = f"until the switch stops it after {MOST_IDLE_STEPS:,} visits, with error {error.text}"
+        return f"the parser does not end: {lead} {stops}"
 
     @staticmethod
     def _on(step: TrailStep) -> str:
@@ -242,6 +268,9 @@ class Trail:
         ways = [step for step in self._steps if step.kind in ("select", "error")]
         if ways:
             last = ways[-1]
+            if last.text == _TIMEOUT:
+                yield f"the parser did not extract {header}; {self._round(last)}"
+                return
             how = f"ended with error {last.text}" if last.kind == "error" else f"went to {last.text}"
             yield f"the parser did not extract {header}: state {last.name}{self._on(last)} {how}"
 

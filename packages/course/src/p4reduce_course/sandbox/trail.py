@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import operator
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
+from itertools import islice
 from typing import Any, Final, Literal
 
 from pydantic import ConfigDict
@@ -69,10 +71,16 @@ class TrailStep:
 
 
 def trail_of(trace: PacketTrace, time_us: int) -> list[dict[str, Any]]:
-    """Returns the steps of a frame, in their order, as plain data of ``TrailStep``."""
-    return list(_Trail(trace.program, trace.port, len(trace.frame), time_us).steps(trace))
+    """Returns the steps of a frame, in their order, as plain data of ``TrailStep``.
+
+    Of a frame that goes round and round, only the first and the last steps are returned, so that they fit a message.
+    """
+    steps = _Trail(trace.program, trace.port, len(trace.frame), time_us).steps(trace)
+    return [*islice(steps, _ENDS), *deque(steps, maxlen=_ENDS)]
 
 
+_ENDS: Final = 1000
+"""most steps at the beginning of a trail, and most at its end; those between are left out"""
 _OPERATORS: Final[dict[str, Callable[[int, int], int]]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     "and": operator.and_, "or": operator.or_, "+": operator.add, "-": operator.sub, "&": operator.and_,
