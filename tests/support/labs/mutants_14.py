@@ -93,7 +93,7 @@ MUTANTS = [
         F,
         "std.egress_spec = std.ingress_port;",
         "std.egress_spec = 1;",
-        ("an ASK for job 2 by port 4 left by port 1, and must leave by port 4", "std.egress_spec = 1;"),
+        ("an ASK for job 2 at port 4 left by port 1, and must leave by port 4", "std.egress_spec = 1;"),
         "ask",
     ),
     Mutant(
@@ -149,7 +149,7 @@ MUTANTS = [
         F,
         "            hdr.load.heavy = 0;\n",
         "            if (hdr.load.kind == PUSH) { hdr.load.heavy = 0; }\n",
-        ("an ASK for job 1, marked heavy by its sender",),
+        ("an ASK for job 1 (marked heavy by its sender)",),
         "heavy",
     ),
     Mutant(

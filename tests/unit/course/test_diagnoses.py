@@ -67,7 +67,7 @@ MISREAD = [
     misread("08", F8, "    each = max(", "    each = sum((", also=[("/ window)\n", "/ window))\n")],
             says="not their sum", part="window"),
     misread("11", "router.p4", "hdr.udp.dst == RESULTS", "hdr.udp.dst >= RESULTS",
-            says="UDP frames to other ports are marked", never=["very frame", "very UDP", "no UDP"], part="mark"),
+            says="at '>=', mends all of it", never=["very frame", "very UDP", "no UDP"], part="mark"),
     misread("11", "router.p4", "hdr.ipv4.ihl != 5", "hdr.ipv4.ihl > 5",
             says="(ihl 4)", never=["othing asks for ihl"], part="parser"),
 ]  # fmt: skip

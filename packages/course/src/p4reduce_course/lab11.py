@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -227,9 +228,11 @@ def example(_: Numbers) -> Scenario:
 
 
 def smaller(frame: Frame) -> Iterable[Frame]:
-    """Yields the frame without its payload."""
-    if len(frame.data) > 42:
-        yield replace(frame, data=frame.data[:42])
+    """Yields the frame by port 1 and without its payload, and with one of the two."""
+    by_first = replace(frame, port=1, what=re.sub(r" by port \d+$", "", frame.what))
+    for other in (replace(by_first, data=frame.data[:42]), by_first, replace(frame, data=frame.data[:42])):
+        if other != frame:
+            yield other
 
 
 BENCH: Final = Bench(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from p4reduce_course.bench import (
@@ -104,8 +106,8 @@ def packet(own: Numbers, kind: int, job: int, amount: int, tag: str, *, heavy: i
     """Returns a frame of a job."""
     load = LOAD.pack(kind=kind, heavy=heavy, job=job, amount=amount, estimate=7)
     names = {PUSH: f"a PUSH of {amount:,} by job {job}", ASK: f"an ASK for job {job}"}
-    what = names.get(kind, f"a frame of kind {kind}") + (f" by port {port}" if port != 1 else "")
-    what += ", marked heavy by its sender," if heavy else ""
+    what = names.get(kind, f"a frame of kind {kind}") + (f" at port {port}" if port != 1 else "")
+    what += " (marked heavy by its sender)" if heavy else ""
     ethernet = ETHERNET.pack(dst=0x02BB00000000 + port, src=0x02CC00000000 + port, type=ether_type or own["load_type"])
     return Frame(port, ethernet + load + b"end", what, tag)
 
@@ -193,6 +195,17 @@ def example(own: Numbers) -> Scenario:
     )
 
 
+def smaller(frame: Frame) -> Iterable[Frame]:
+    """Yields the frame at port 1, without its sender's mark and with it."""
+    what = re.sub(r" at port \d+", "", frame.what)
+    unmarked = re.sub(r" \(marked[^)]*\)", "", what)
+    mark = ETHERNET.bytes + 1
+    if unmarked != what:
+        yield replace(frame, port=1, data=frame.data[:mark] + b"\0" + frame.data[mark + 1 :], what=unmarked)
+    if what != frame.what:
+        yield replace(frame, port=1, what=what)
+
+
 _MARK: Final = ("load.heavy",)
 BENCH: Final = Bench(
     file="heavy.p4",
@@ -200,6 +213,7 @@ BENCH: Final = Bench(
     read=lambda frame: fields_of(frame, ETHERNET, LOAD),
     numbers=numbers,
     example=example,
+    smaller=smaller,
     properties=(
         Property("count", "what is neither PUSH nor ASK is dropped", others, ("other",), ("ports", "digests")),
         Property("count", "and counts nothing", others, ("after",), ("ports", "load.estimate")),
