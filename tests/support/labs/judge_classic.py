@@ -167,8 +167,9 @@ def arc(data: bytes) -> int:
 def judge_13(folder: Path, draw: random.Random) -> None:
     kind, gap = number(folder, r"JOB_TYPE = (0x\w+)"), number(folder, r"GAP = (\d+)")
     for ways in (1, 2, 3, 8, 5):
+        first = draw.randrange(20, 500)
         rows = [
-            f"  - {{table: uplink, match: {{meta.way: '{way}'}}, action: to, params: {{port: '{20 + way}'}}}}"
+            f"  - {{table: uplink, match: {{meta.way: '{way}'}}, action: to, params: {{port: '{first + way}'}}}}"
             for way in range(ways)
         ]
         switch = Switch(
@@ -178,11 +179,15 @@ def judge_13(folder: Path, draw: random.Random) -> None:
             + "\n".join(rows),
         )
         seen, counts = [0] * 64, [0] * 64
-        at, ends = draw.randrange(5, 5000), [(draw.getrandbits(16), draw.getrandbits(16)) for _ in range(2)]
+        at, ends = (
+            draw.randrange(5, 5000),
+            [(draw.getrandbits(16), draw.getrandbits(16)) for _ in range(2 if ways < 4 else 16)],
+        )
         for count in range(120):
             at += draw.choice([0, 1, gap // 3, gap // 2 + 1, gap - 1, gap, gap + 1, 5 * gap])
+            at += draw.choice([0] * 12 + [1 << 16, 1 << 32])
             what, job, (src, dst) = (
-                draw.choice([0, 0, 0, 1, 2, 3, 255]),
+                draw.choice([0, 0, 0, 0, 1, 2, 3, 255, draw.randrange(256)]),
                 draw.choice([0, 1, 2, draw.getrandbits(16)]),
                 draw.choice(ends),
             )
@@ -197,13 +202,13 @@ def judge_13(folder: Path, draw: random.Random) -> None:
                 continue
             wanted = []
             if not strange and what in (1, 2):
-                wanted = [(20 + arc(struct.pack(">H", job)) % ways, frame)]
+                wanted = [(first + arc(struct.pack(">H", job)) % ways, frame)]
             elif not strange and what == 0:
                 cell = arc(struct.pack(">HH", src, dst)) % 64
                 counts[cell] += at - seen[cell] > gap
                 seen[cell] = at
-                wanted = [(20 + arc(struct.pack(">HHH", src, dst, counts[cell])) % ways, frame)]
-            switch.expect(3, frame, wanted, f"{ways} ways, frame {count}", at=at)
+                wanted = [(first + arc(struct.pack(">HHH", src, dst, counts[cell])) % ways, frame)]
+            switch.expect(draw.randrange(1, 9), frame, wanted, f"{ways} ways, frame {count}", at=at)
 
 
 def judge_14(folder: Path, draw: random.Random) -> None:
