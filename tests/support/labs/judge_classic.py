@@ -305,7 +305,8 @@ def judge_15(folder: Path, draw: random.Random) -> None:
 def judge_16(folder: Path, draw: random.Random) -> None:
     kind = number(folder, r"SUM_TYPE = (0x\w+)")
     for _ in range(4):
-        ways = {0x020000000060 + place: tuple(draw.sample(range(1, 10), 2)) for place in range(4)}
+        ways = {0x020000000060 + place: tuple(draw.sample(range(16), 2)) for place in range(4)}
+        ports = [port for pair in ways.values() for port in pair]
         rows = [
             f"  - {{table: way, match: {{hdr.ethernet.dst: '{colons(to)}'}}, action: ways, params: {{first: '{first}', second: '{second}'}}}}"
             for to, (first, second) in ways.items()
@@ -313,12 +314,14 @@ def judge_16(folder: Path, draw: random.Random) -> None:
         switch = Switch(folder, "survive.p4", "tables:\n" + "\n".join(rows))
         down = set()
         for count in range(150):
-            to, port = draw.choice([*ways, 0x0200000000FF]), draw.choice([1, 2, 3, 4, 5, 510])
+            to, port = draw.choice([*ways, 0x0200000000FF]), draw.choice([*ports, 20, 510])
             what, detour, about = (
-                draw.choice([1, 1, 1, 2, 0, 8, 9]),
+                draw.choice([1, 1, 1, 2, 0, 8, 9, 8, 9, draw.randrange(256)]),
                 draw.choice([0, 0, 1]),
-                draw.choice([*(one for pair in ways.values() for one in pair), 15, 16, 5000]),
+                draw.choice([*ports, draw.choice(ports) ^ 8, 15, 16, 256 + ports[0], 5000]),
             )
+            if what in (8, 9):  # to what address the watcher sends is not said
+                to, port = draw.choice([*ways]), draw.choice([510] * 9 + [about % 512, ports[0], 16, 509, 511])
             strange = draw.random() < 0.03
             frame = (
                 ethernet(to, 3, kind ^ strange)
@@ -335,8 +338,8 @@ def judge_16(folder: Path, draw: random.Random) -> None:
                     told = [(about, int(what == 8))]
             elif not strange and to in ways:
                 first, second = (one if one not in down and one != port else None for one in ways[to])
-                if first:
+                if first is not None:
                     wanted = [(first, frame)]
-                elif second and not detour:
+                elif second is not None and not detour:
                     wanted = [(second, frame[:15] + b"\1" + frame[16:])]
             switch.expect(port, frame, wanted, f"frame {count}", told)
