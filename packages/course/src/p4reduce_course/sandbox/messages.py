@@ -41,17 +41,22 @@ def pack(value: Any) -> bytes:
     line = json.dumps(_plain(value)).encode() + b"\n"
     if len(line) > LIMIT:
         raise MessageError(f"{len(line)} bytes; the limit is {LIMIT}")
+    _counted(line)
     return line
 
 
 def unpack(line: bytes) -> Any:
     """Returns the value that was packed. Raises MessageError."""
-    if sum(line.count(mark) for mark in b",[{") > MOST_VALUES:  # checked before each value becomes an object
-        raise MessageError(f"more than {MOST_VALUES} values; give large ones as arrays of NumPy")
+    _counted(line)  # before each value becomes an object
     try:
         return _value(json.loads(line))
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
         raise MessageError(f"a message that cannot be read: {error}") from None
+
+
+def _counted(line: bytes) -> None:
+    if sum(line.count(mark) for mark in b",[{") > MOST_VALUES:
+        raise MessageError(f"more than {MOST_VALUES} values; give large ones as arrays of NumPy")
 
 
 def _plain(value: Any) -> Any:
@@ -68,12 +73,23 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Remote):
         return {_REMOTE: [value.name, _plain(value.attributes)]}
     if isinstance(value, dict):
-        return {"__items__": [[_plain(k), _plain(v)] for k, v in value.items()]}
+        if len(value) > MOST_KEYS:
+            raise MessageError(f"a dict of more than {MOST_KEYS} keys")
+        return {"__items__": [[_plain_key(k), _plain(v)] for k, v in value.items()]}
     if isinstance(value, tuple):
         return {"__tuple__": [_plain(v) for v in value]}
     if isinstance(value, list | set | frozenset):
         return [_plain(v) for v in (value if isinstance(value, list) else sorted(value))]
     raise MessageError(f"a {type(value).__name__}; give numbers, texts, bytes, arrays, tuples, lists or dicts of them")
+
+
+def _plain_key(key: Any) -> Any:
+    """Returns a key of a dict, which is a key at the other end, too: a frozenset would be a list there."""
+    for part in key if isinstance(key, tuple) else ():
+        _plain_key(part)
+    if isinstance(key, frozenset):
+        raise MessageError("a dict with a frozenset as key; give numbers, texts, bytes, or tuples of them")
+    return _plain(key)
 
 
 def _value(data: Any) -> Any:
