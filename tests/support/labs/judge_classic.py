@@ -168,8 +168,9 @@ def arc(data: bytes) -> int:
 def judge_13(folder: Path, draw: random.Random) -> None:
     kind, gap = number(folder, r"JOB_TYPE = (0x\w+)"), number(folder, r"GAP = (\d+)")
     for ways in (1, 2, 3, 8, 5):
+        first = draw.randrange(20, 500)
         rows = [
-            f"  - {{table: uplink, match: {{meta.way: '{way}'}}, action: to, params: {{port: '{20 + way}'}}}}"
+            f"  - {{table: uplink, match: {{meta.way: '{way}'}}, action: to, params: {{port: '{first + way}'}}}}"
             for way in range(ways)
         ]
         switch = Switch(
@@ -179,11 +180,15 @@ def judge_13(folder: Path, draw: random.Random) -> None:
             + "\n".join(rows),
         )
         seen, counts = [0] * 64, [0] * 64
-        at, ends = draw.randrange(5, 5000), [(draw.getrandbits(16), draw.getrandbits(16)) for _ in range(2)]
+        at, ends = (
+            draw.randrange(5, 5000),
+            [(draw.getrandbits(16), draw.getrandbits(16)) for _ in range(2 if ways < 4 else 16)],
+        )
         for count in range(120):
             at += draw.choice([0, 1, gap // 3, gap // 2 + 1, gap - 1, gap, gap + 1, 5 * gap])
+            at += draw.choice([0] * 12 + [1 << 16, 1 << 32])
             what, job, (src, dst) = (
-                draw.choice([0, 0, 0, 1, 2, 3, 255]),
+                draw.choice([0, 0, 0, 0, 1, 2, 3, 255, draw.randrange(256)]),
                 draw.choice([0, 1, 2, draw.getrandbits(16)]),
                 draw.choice(ends),
             )
@@ -198,13 +203,13 @@ def judge_13(folder: Path, draw: random.Random) -> None:
                 continue
             wanted = []
             if not strange and what in (1, 2):
-                wanted = [(20 + arc(struct.pack(">H", job)) % ways, frame)]
+                wanted = [(first + arc(struct.pack(">H", job)) % ways, frame)]
             elif not strange and what == 0:
                 cell = arc(struct.pack(">HH", src, dst)) % 64
                 counts[cell] += at - seen[cell] > gap
                 seen[cell] = at
-                wanted = [(20 + arc(struct.pack(">HHH", src, dst, counts[cell])) % ways, frame)]
-            switch.expect(3, frame, wanted, f"{ways} ways, frame {count}", at=at)
+                wanted = [(first + arc(struct.pack(">HHH", src, dst, counts[cell])) % ways, frame)]
+            switch.expect(draw.randrange(1, 9), frame, wanted, f"{ways} ways, frame {count}", at=at)
 
 
 def judge_14(folder: Path, draw: random.Random) -> None:
@@ -301,7 +306,8 @@ def judge_15(folder: Path, draw: random.Random) -> None:
 def judge_16(folder: Path, draw: random.Random) -> None:
     kind = number(folder, r"SUM_TYPE = (0x\w+)")
     for _ in range(4):
-        ways = {0x020000000060 + place: tuple(draw.sample(range(1, 10), 2)) for place in range(4)}
+        ways = {0x020000000060 + place: tuple(draw.sample(range(16), 2)) for place in range(4)}
+        ports = [port for pair in ways.values() for port in pair]
         rows = [
             f"  - {{table: way, match: {{hdr.ethernet.dst: '{colons(to)}'}}, action: ways, params: {{first: '{first}', second: '{second}'}}}}"
             for to, (first, second) in ways.items()
@@ -309,12 +315,14 @@ def judge_16(folder: Path, draw: random.Random) -> None:
         switch = Switch(folder, "survive.p4", "tables:\n" + "\n".join(rows))
         down = set()
         for count in range(150):
-            to, port = draw.choice([*ways, 0x0200000000FF]), draw.choice([1, 2, 3, 4, 5, 510])
+            to, port = draw.choice([*ways, 0x0200000000FF]), draw.choice([*ports, 20, 510])
             what, detour, about = (
-                draw.choice([1, 1, 1, 2, 0, 8, 9]),
+                draw.choice([1, 1, 1, 2, 0, 8, 9, 8, 9, draw.randrange(256)]),
                 draw.choice([0, 0, 1]),
-                draw.choice([*(one for pair in ways.values() for one in pair), 15, 16, 5000]),
+                draw.choice([*ports, draw.choice(ports) ^ 8, 15, 16, 256 + ports[0], 5000]),
             )
+            if what in (8, 9):  # to what address the watcher sends is not said
+                to, port = draw.choice([*ways]), draw.choice([510] * 9 + [about % 512, ports[0], 16, 509, 511])
             strange = draw.random() < 0.03
             frame = (
                 ethernet(to, 3, kind ^ strange)
@@ -331,8 +339,8 @@ def judge_16(folder: Path, draw: random.Random) -> None:
                     told = [(about, int(what == 8))]
             elif not strange and to in ways:
                 first, second = (one if one not in down and one != port else None for one in ways[to])
-                if first:
+                if first is not None:
                     wanted = [(first, frame)]
-                elif second and not detour:
+                elif second is not None and not detour:
                     wanted = [(second, frame[:15] + b"\1" + frame[16:])]
             switch.expect(port, frame, wanted, f"frame {count}", told)

@@ -3,6 +3,9 @@
 from tests.support.labs import Mutant
 
 F = "controller.py"
+PARENT = '    made.append(entry("peer", {"std.ingress_port": port, "hdr.ipv4.src": to["ip"], **key}, "parent"))\n'
+OPEN = "        p4rt.open(switch, ELECTION + 1)\n"
+WRITE = "        p4rt.insert(switch, entries_of(network, switch, parents))\n"
 MUTANTS = [
     Mutant("not primary", F, "ELECTION + 1", "ELECTION - 1", ("another controller is in charge", "890"), "entries"),
     Mutant(
@@ -116,5 +119,91 @@ MUTANTS = [
         'params |= {"generation": 1, "full"',
         ("generation of job",),
         "entries",
+    ),
+    Mutant(
+        "a parent behind every port",
+        F,
+        PARENT,
+        PARENT + "    for at, name in neighbours(network, switch).items():\n"
+        "        if at != port and parents.get(name) != switch:\n"
+        '            made.append(entry("peer", {"std.ingress_port": at, "hdr.ipv4.src": to["ip"], **key}, "parent"))\n',
+        ("for a parent at port", "the address is trusted without the port", "line 80"),
+        "entries",
+    ),
+    Mutant(
+        "every switch a parent",
+        F,
+        PARENT,
+        PARENT + "    for at, name in neighbours(network, switch).items():\n"
+        '        if at != port and name in network["switches"] and parents.get(name) != switch:\n'
+        '            ip = network["switches"][name]["ip"]\n'
+        '            made.append(entry("peer", {"std.ingress_port": at, "hdr.ipv4.src": ip, **key}, "parent"))\n',
+        ("for a parent at port", "is below s"),
+        "entries",
+    ),
+    Mutant(
+        "peers in all switches",
+        F,
+        WRITE,
+        WRITE + '    for switch in set(network["switches"]) - set(parents.values()):\n'
+        "        p4rt.open(switch, ELECTION + 1)\n"
+        "        for port, name in neighbours(network, switch).items():\n"
+        '            match = {"std.ingress_port": port, "hdr.ipv4.src": address(network, name)["ip"]}\n'
+        '            match |= {"hdr.inc.job": network["job"], "hdr.inc.epoch": network["epoch"]}\n'
+        '            p4rt.insert(switch, [entry("peer", match, "child", bit_=1, lowest=1)])\n',
+        ("has an entry of table peer", "it has no part in the tree", "Line 93"),
+        "entries",
+    ),
+    Mutant(
+        "the next epoch, too",
+        F,
+        WRITE,
+        WRITE + '        more = entries_of({**network, "epoch": network["epoch"] + 1}, switch, parents)\n'
+        '        p4rt.insert(switch, [one for one in more if one.get("table") in ("peer", "job")])\n',
+        ("has an entry of table job", "workers send epoch", "ave to find no entry"),
+        "entries",
+    ),
+    Mutant(
+        "others' groups deleted",
+        F,
+        WRITE,
+        WRITE.replace("p4rt.insert", "p4rt.delete") + WRITE,
+        ("multicast group 1 was deleted, and another controller has installed it", "Delete only what you have written"),
+        "entries",
+        (("FIRST_GROUP = 7", "FIRST_GROUP = 1"),),
+    ),
+    Mutant(
+        "others' ids deleted",
+        F,
+        WRITE,
+        WRITE.replace("p4rt.insert", "p4rt.delete") + WRITE,
+        ("the entry of table replica for id 1 was deleted", "Delete only what you have written"),
+        "entries",
+        (("FIRST_RID = 15", "FIRST_RID = 1"),),
+    ),
+    Mutant(
+        "switches of another network are open",
+        F,
+        OPEN,
+        "        if switch not in opened:\n            p4rt.open(switch, ELECTION + 1)\n            opened.add(switch)\n",
+        ("is not open", "In a new process the same network is right", "install does not empty opened"),
+        "entries",
+        (("def install(", "opened = set()\n\n\ndef install("),),
+    ),
+    Mutant(
+        "arrays for parents",
+        F,
+        "    return parents\n",
+        "    import numpy\n\n    return {node: numpy.zeros(2) for node in parents}\n",
+        ("tree gives h1 a ndarray for its parent; give a name",),
+        "tree",
+    ),
+    Mutant(
+        "sets for nodes",
+        F,
+        "    return parents\n",
+        "    return {frozenset([node]): above for node, above in parents.items()}\n",
+        ("tree returned a dict with a frozenset as key",),
+        "tree",
     ),
 ]

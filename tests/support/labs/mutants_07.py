@@ -10,6 +10,9 @@ ANY_PORT = (
 CHILD = '        made.append(entry("peer", match, "child", bit_=1 << bit, lowest=int(bit == 0)))\n'
 OVERLAP = ('"base": fresh("slots", 0, job["slots"])', '"base": 0')
 SAME = ('"epoch": fresh(("epoch", job["job"]), FIRST_EPOCH)', '"epoch": FIRST_EPOCH')
+HOSTS = 'hosts = {port: name for port, name in known["ports"].items() if name in network["hosts"]}'
+EDGE = 'entry("edge", {"std.ingress_port": port}, "host", ip=network["hosts"][name]["ip"])'
+WRITE = "        p4rt.insert(switch, entries)\n"
 MUTANTS = [
     Mutant("slots overlap", F, *OVERLAP, ("they overlap", "none is ever complete"), "jobs"),
     Mutant("slots overlap, on packets", F, *OVERLAP, ("no sum after", "reason 10: older generation"), "jobs"),
@@ -187,5 +190,79 @@ MUTANTS = [
         '"epoch": FIRST_EPOCH + fresh(("epoch", job["job"])) % 2',
         ("again, for", "Each change needs an epoch never used before"),
         "epochs",
+    ),
+    Mutant(
+        "edge at every port, without an address",
+        F,
+        HOSTS,
+        'hosts = known["ports"]',
+        ("table edge has the ip 0.0.0.0 for port 1", "is refused, reason 16"),
+        "forger",
+        ((EDGE, EDGE.replace('network["hosts"][name]["ip"]', "0")),),
+    ),
+    Mutant(
+        "edge at ports of switches",
+        F,
+        HOSTS,
+        'hosts = known["ports"]',
+        ("table edge has an entry for port 2, where s3 is, a switch", "Only a port with a host has one", "line 114"),
+        "forger",
+        ((EDGE, EDGE.replace('network["hosts"][name]["ip"]', 'address(network, name)["ip"]')),),
+    ),
+    Mutant(
+        "no edge for workers",
+        F,
+        'if name in network["hosts"]}',
+        'if name in network["hosts"] and not any(name in job["workers"] for job in network["jobs"])}',
+        ("table edge has no entry for port 1", "packets from there are sent on in any name", "line 114"),
+        "forger",
+    ),
+    Mutant(
+        "no edge after a change",
+        F,
+        "    return start(network, new, p4rt)\n",
+        '    for switch, known in network["switches"].items():\n'
+        '        p4rt.delete(switch, [entry("edge", {"std.ingress_port": port}, "host") for port in known["ports"]])\n'
+        "    return start(network, new, p4rt)\n",
+        ("table edge has no entry for port 1", "It was deleted", "Line 124"),
+        "epochs",
+    ),
+    Mutant(
+        "the first job changes, whichever is to",
+        F,
+        'given["written", old["job"]]',
+        'given["written", network["jobs"][0]["job"]]',
+        ("of job 700 was deleted or written over while job 700 adds up", "Do not touch its entries"),
+        "epochs",
+    ),
+    Mutant(
+        "a parent of the second job behind every port",
+        F,
+        '    params |= {f"parent_',
+        "    for at, name in neighbours(network, switch).items():\n"
+        '        if at != port and parents.get(name) != switch and job["job"] == network["jobs"][1]["job"]:\n'
+        '            made.append(entry("peer", {"std.ingress_port": at, "hdr.ipv4.src": to["ip"], **key}, "parent"))\n'
+        '    params |= {f"parent_',
+        ("for a parent at port", "the address is trusted without the port", "line 92"),
+        "jobs",
+    ),
+    Mutant(
+        "epochs that were used, too",
+        F,
+        WRITE,
+        WRITE + "        for used in (FIRST_EPOCH - 1, FIRST_EPOCH - 2):\n"
+        '            old = [{**one, "match": {**one["match"], "hdr.inc.epoch": used}} for one in entries if "match" in one]\n'
+        '            p4rt.insert(switch, [one for one in old if one["table"] in ("peer", "job")])\n',
+        ("has an entry of table job for job 700, epoch 51: workers send epoch 52", "ave to find no entry"),
+        "jobs",
+    ),
+    Mutant(
+        "others' groups and ids deleted",
+        F,
+        WRITE,
+        WRITE.replace("p4rt.insert", "p4rt.delete") + WRITE,
+        ("was deleted, and another controller has installed it", "Delete only what you have written", "Line 105"),
+        "jobs",
+        (("FIRST_GROUP = 7", "FIRST_GROUP = 1"), ("FIRST_RID = 23", "FIRST_RID = 1")),
     ),
 ]

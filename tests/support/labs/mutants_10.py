@@ -165,4 +165,15 @@ MUTANTS = [
         ("slots of job", "it has 8"),
         "start",
     ),
+    Mutant(
+        "a parent behind every port",
+        F,
+        '    params |= {f"parent_',
+        "    for at, name in neighbours(network, switch).items():\n"
+        "        if at != port and parents.get(name) != switch:\n"
+        '            made.append(entry("peer", {"std.ingress_port": at, "hdr.ipv4.src": to["ip"], **key}, "parent"))\n'
+        '    params |= {f"parent_',
+        ("for a parent at port", "the address is trusted without the port"),
+        "start",
+    ),
 ]

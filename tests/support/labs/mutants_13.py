@@ -3,6 +3,11 @@
 from tests.support.labs import Mutant
 
 F = "spread.p4"
+OF_JOB = """\
+            if (hdr.job.kind != DATA) {
+                hash(meta.way, HashAlgorithm.crc16, 16w0, { hdr.job.job },
+                     meta.count);
+            }"""
 MUTANTS = [
     Mutant(
         "PUSHes spread", F, "if (hdr.job.kind != DATA) {", "if (false) {", ("must see all PUSHes of a job",), "jobs"
@@ -71,7 +76,61 @@ MUTANTS = [
         F,
         "{ hdr.job.src, hdr.job.dst }, FLOWS);",
         "{ hdr.job.src, hdr.job.dst }, 32w32);",
-        ("modulo FLOWS",),
+        ("Flows share a cell that have two",),
+        "flowlets",
+    ),
+    Mutant(
+        "kinds by their last bits",
+        F,
+        "hdr.job.kind > RESULT",
+        "hdr.job.kind[1:0] == 3",
+        ("a frame of kind", "left by port", "must be dropped"),
+        "jobs",
+    ),
+    Mutant(
+        "the example's ports",
+        F,
+        "            uplink.apply();\n",
+        "            std.egress_spec = (bit<9>)meta.way + 10;\n",
+        ("must leave by port", "does not apply table uplink"),
+        "jobs",
+    ),
+    Mutant(
+        "all frames are of flows",
+        F,
+        f"{OF_JOB} else {{",
+        "            {",
+        ("only DATA reads and writes its cells",),
+        "flowlets",
+        ((", meta.count);\n            }\n", f", meta.count);\n            }}\n{OF_JOB}\n"),),
+    ),
+    Mutant(
+        "a PUSH ends a pause",
+        F,
+        OF_JOB,
+        OF_JOB[:-1]
+        + """\
+                hash(flow, HashAlgorithm.crc16, 32w0,
+                     { hdr.job.src, hdr.job.dst }, FLOWS);
+                seen.write(flow, std.ingress_global_timestamp);
+            }""",
+        ("must leave by port", "a PUSH of job"),
+        "flowlets",
+    ),
+    Mutant(
+        "pauses of 16 bits",
+        F,
+        "if (std.ingress_global_timestamp - before > GAP) {",
+        "if ((bit<16>)(std.ingress_global_timestamp - before) > (bit<16>)GAP) {",
+        ("does not fit into 16 bits",),
+        "flowlets",
+    ),
+    Mutant(
+        "times of 32 bits",
+        F,
+        "if (std.ingress_global_timestamp - before > GAP) {",
+        "if (std.ingress_global_timestamp[31:0] - before[31:0] > (bit<32>)GAP) {",
+        ("does not fit into 32 bits",),
         "flowlets",
     ),
 ]

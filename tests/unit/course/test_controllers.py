@@ -7,6 +7,7 @@ import pytest
 
 from p4reduce.base.errors import ControllerError
 from p4reduce.control_plane.connection import Connection
+from p4reduce_course.controllers.diagnose import entry_key
 from p4reduce_course.controllers.room import Held, Room, layout, told, wired
 from p4reduce_course.frame.grading import grade
 from p4reduce_course.frame.lab import LabStep, hidden, run_steps
@@ -80,6 +81,25 @@ def test_what_was_written_can_be_read(room):
     assert room.sessions.book.jobs("s1") == {}
 
 
+def test_a_truth_value_is_a_number_as_in_python(room):
+    call = room.sessions.service
+    call("open", "s1", 10)
+    call("insert", "s1", [job_entry(full=True, stats=False)])
+    assert call("read", "s1", "job") == [job_entry(full=1)]
+
+
+def test_entries_of_another_controller_that_are_deleted_are_noted(room):
+    """Not those that are not there, which a controller may delete to be sure, and not its own."""
+    call, copy = room.sessions.service, {"table": "replica", "match": {"std.egress_rid": 2}}
+    call("open", "s1", 10)
+    call("insert", "s1", [{"group": 3, "replicas": [(1, 3)]}])
+    call("delete", "s1", [{"group": 3}, {"group": 4}, {"table": "replica", "match": {"std.egress_rid": 9}}])
+    assert room.sessions.book.taken == []
+    port = room.topology.neighbours("s1").index("h1") + 1
+    call("delete", "s1", [{"group": 1}, copy, {"table": "edge", "match": {"std.ingress_port": port}}])
+    assert [entry_key(entity) for _, entity in room.sessions.book.taken] == ["group 1", "replica 2", f"edge {port}"]
+
+
 def test_a_copy_without_a_replication_id_can_be_read(room):
     """finsy decodes such a copy as its port alone: the grader once ended with an AttributeError."""
     call = room.sessions.service
@@ -102,7 +122,7 @@ def test_a_lower_election_id_writes_nothing(room):
         ("insert", ("s1", [job_entry(group=1 << 17)]), "16"),
         ("insert", ("s1", [job_entry(generation=-1)]), "invalid value"),
         ("insert", ("s1", [job_entry(full="all")]), "'all' is no number"),
-        ("insert", ("s1", [job_entry(full=True)]), "True is no number"),
+        ("insert", ("s1", [job_entry(full=1.0)]), "1.0 is no number"),
         ("insert", ("s1", [job_entry(), job_entry()]), "ALREADY_EXISTS"),
         ("insert", ("s1", [{"table": "job"}]), "match"),
         ("insert", ("s1", [{"table": ["job"], "match": {}, "action": "root"}]), "is no name"),
@@ -152,7 +172,7 @@ def test_slots_that_are_not_cleared_show_on_packets(tmp_path, monkeypatch):
     mutant = next(mutant for mutant in mutants("10") if mutant.name == "slots not cleared")
     report = grade(spoilt("10", mutant, tmp_path / "mine"), only=["leaf"])
     said = [check.finding.said for check in report.checks if check.finding]
-    assert len(said) == 2
+    assert len(said) == 3
     assert all("reason 11: wrong seq" in text for text in said), said
 
 

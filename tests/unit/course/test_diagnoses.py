@@ -24,6 +24,7 @@ def misread(number, file, old, new, *, says, never=(), also=(), part=None):
 
 
 P2, P3, P5, W5, F8, F9 = "header.p4", "slot.p4", "loss.p4", "worker.py", "predict.py", "hook.py"
+P13, P16 = "spread.p4", "survive.p4"
 OLD_SUM = "what that left was added"
 FORGOTTEN = "forgotten with the frame"
 NOT_HOW_MANY = "not how many"
@@ -70,6 +71,16 @@ MISREAD = [
             says="at '>=', mends all of it", never=["very frame", "very UDP", "no UDP"], part="mark"),
     misread("11", "router.p4", "hdr.ipv4.ihl != 5", "hdr.ipv4.ihl > 5",
             says="(ihl 4)", never=["othing asks for ihl"], part="parser"),
+    misread("13", P13, "{ hdr.job.src, hdr.job.dst }, FLOWS", "{ hdr.job.src, hdr.job.dst }, 32w32",
+            says="Flows share a cell that have two", never=["All flows share one cell"], part="flowlets"),
+    misread("13", P13, "- before > GAP", "- before > GAP + 1", says="A change in line 68 alone", never=["share"],
+            part="flowlets"),
+    misread("16", P16, "                    digest<news_t>(1, { hdr.sum.port, news });",
+            "                    if (news == 1) { digest<news_t>(1, { hdr.sum.port, news }); }",
+            says="A change in line 66 alone", never=["UP is not heard"], part="news"),
+    misread("16", P16, "            } else {\n                down.read(is_down, (bit<32>)meta.second);",
+            "            } else if (is_down == 1) {\n                down.read(is_down, (bit<32>)meta.second);",
+            says="A change in line 73 alone", never=["ever sent by the second way"], part="detour"),
 ]  # fmt: skip
 SLOW = [
     misread("07", "controller.py", '"generation": fresh("generation", 1)', '"generation": 0',

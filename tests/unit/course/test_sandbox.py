@@ -79,8 +79,9 @@ ATTACKS = [
     ("does not parse", "def f()\n    pass", ["SyntaxError"]),
     ("has another name", "def g():\n    pass", ["student.py has no function f"]),
     ("returns what is no value", "def f():\n    return f", ["returned a function"]),
-    ("returns a long list", "def f():\n    return [0] * 400_000", ["f returned more than 300000 values"]),
-    ("returns a large dict", "def f():\n    return dict.fromkeys(range(5000))", ["a dict of more than 4096 keys"]),
+    ("returns keys that are sets", "def f():\n    return {(1, frozenset([2])): 3}", ["a dict with a frozenset"]),
+    ("returns too many keys", "def f():\n    return dict.fromkeys(range(5_000))", ["a dict of more than 4096 keys"]),
+    ("returns too many values", "def f():\n    return [[1]] * 200_000", ["returned more than 300000 values"]),
     ("raises", "def f():\n    return {}['key']", ["KeyError: 'key'"]),
 ]  # fmt: skip
 
@@ -228,6 +229,16 @@ def f(switch):
         found = student.call("f", Remote("switch", ports=4), services={"switch": switch})
     assert found == [4, 20, "'no such table'"]
     assert asked == [("write", ("wrong",)), ("read", (2,))]
+
+
+def test_an_argument_that_cannot_be_passed_on_is_not_what_the_function_returned(tmp_path):
+    text = "def f(switch):\n    switch.write({frozenset([1]): 2})"
+    with (
+        code(tmp_path, text) as student,
+        pytest.raises(Wrong, match=r"f: MessageError: a dict with a frozenset") as told,
+    ):
+        student.call("f", Remote("switch"), services={"switch": lambda *_: None})
+    assert told.value.finding.where == "student.py, line 2: switch.write({frozenset([1]): 2})"
 
 
 def test_links_are_not_followed(tmp_path):

@@ -495,7 +495,7 @@ class _Grader:
             where = self._culprit(property_, played, small, FEW if causes[1] else MOST, trail)
         earlier = first if len(first.got) < len(small.got) else None
         if not causes[1]:
-            causes.append(self._like(property_, played, earlier) or ("" if where else asked(self.number, property_)))
+            causes.append(self._like(property_, earlier) or ("" if where else asked(self.number, property_)))
         if not where:
             causes.append(unlike(self.path.read_text("utf-8"), skeleton_of(self.task, self.bench.file)))
         causes.insert(1, where or steps)  # what the program did comes before what it is like
@@ -544,37 +544,54 @@ class _Grader:
             skeleton_of(self.task, self.bench.file),
         )
 
-    def _same(self, played: _Played) -> str:
-        """Returns the mistake with which the reference gives the same results for all frames, or an empty text."""
-        outs = ((mistake.says, self._outs(played.scenario, mistake.wrong)) for mistake in self.bench.mistakes)
-        return next((says for says, out in outs if out == played.got), "")
+    def _every(self) -> list[_Played]:
+        """Returns the scenarios of all checks; those in which the program cannot be run are left out."""
+        every: list[_Played] = []
+        for scenarios in dict.fromkeys(property_.scenarios for property_ in self.bench.properties):
+            try:
+                every += self._all(scenarios)
+            except Wrong:
+                continue
+        return every
 
-    def _like(self, property_: Property, played: _Played, earlier: _Played | None) -> str:
+    def _same(self, played: _Played) -> str:
+        """Returns the mistake with which the reference gives the same results for all frames, or an empty text.
+
+        All frames are those of all checks: a few frames may come out as with a mistake that the program does not have.
+        """
+        for mistake in self.bench.mistakes:
+            if self._outs(played.scenario, mistake.wrong) == played.got and all(
+                self._outs(other.scenario, mistake.wrong) == other.got for other in self._every()
+            ):
+                return mistake.says
+        return ""
+
+    def _like(self, property_: Property, earlier: _Played | None) -> str:
         """Returns the mistake that explains most of what the check finds wrong, if it explains half; or an empty text.
 
         ``earlier``: frames before those that the check looks at, the last of which is wrong, too: as with the mistake.
 
-        The measure is Jaccard's: frames that fail as with the mistake, of those that fail in either way.
+        The measure is Jaccard's: frames that fail as with the mistake, of those that fail in either way. A mistake is
+        not named if a frame of any check comes out right that would not with it.
         """
-        frames = list(zip(played.scenario.frames, played.wanted, played.got, strict=True))
-        failed = {place for place, told in enumerate(frames) if self._differs(property_, *told)}
+        every, own = self._every(), self._scenarios(property_.scenarios)
         best, likeliest = _HALF, ""
         for mistake in self.bench.mistakes:
             if earlier is not None and self._outs(earlier.scenario, mistake.wrong)[-1] != earlier.got[-1]:
                 continue
-            outs = self._outs(played.scenario, mistake.wrong)
-            pairs = list(zip(frames, outs, strict=True))
-            other = {
-                place for place, ((frame, due, _), out) in enumerate(pairs) if self._differs(property_, frame, due, out)
-            }
-            alike = {
-                place
-                for place in failed & other
-                if not self._differs(property_, frames[place][0], outs[place], frames[place][2])
-            }
-            share = len(alike) / len(failed | other)
-            if share > best:
-                best, likeliest = share, mistake.says
+            either = alike = 0
+            denied = False
+            for played in every:
+                outs, checked = self._outs(played.scenario, mistake.wrong), played.scenario in own
+                for frame, due, got, out in zip(played.scenario.frames, played.wanted, played.got, outs, strict=True):
+                    denied |= got == due != out
+                    if not checked:
+                        continue
+                    failed, other = self._differs(property_, frame, due, got), self._differs(property_, frame, due, out)
+                    either += bool(failed or other)
+                    alike += bool(failed and other and not self._differs(property_, frame, out, got))
+            if not denied and alike > best * either:
+                best, likeliest = alike / either, mistake.says
         return likeliest
 
     def _culprit(self, property_: Property, played: _Played, small: _Played, most: int, trail: Trail) -> str:

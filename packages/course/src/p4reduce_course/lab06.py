@@ -11,12 +11,12 @@ import numpy as np
 
 from p4reduce.control_plane.plans import Plan
 from p4reduce.topologies import Topology
-from p4reduce_course.controllers.diagnose import check_entries, check_given
+from p4reduce_course.controllers.diagnose import check_entries, check_given, check_only
 from p4reduce_course.controllers.room import Held, Room, anew_is_right, drawn, layout, nearest, plan_of, told, wired
 from p4reduce_course.culprit import placed
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
-from p4reduce_course.frame.report import LOOK, Check, Wrong
-from p4reduce_course.python_trail import WrongEntry, located, searched
+from p4reduce_course.frame.report import LOOK, Check, TooSlow, Wrong
+from p4reduce_course.python_trail import located, searched
 from p4reduce_course.sandbox.process import StudentCode
 
 # The five networks of lab 06: a switch, a chain, a leaf-spine, a random tree, a random graph.
@@ -167,8 +167,11 @@ class _Grader:
         for node, parent in right.items():
             if node not in parents:
                 raise Wrong(f"{where}: tree gives {node} no parent; its parent is {parent}", self.path)
+            if not isinstance(parents[node], str):
+                kind = type(parents[node]).__name__
+                raise Wrong(f"{where}: tree gives {node} a {kind} for its parent; give a name", self.path)
             if parents[node] != parent:
-                raise Wrong(self._other_parent(topology, job, node, str(parents[node])[:20], parent), self.path)
+                raise Wrong(self._other_parent(topology, job, node, parents[node][:20], parent), self.path)
         if extra := [str(node)[:20] for node in parents if node not in right]:
             why = "the root has no parent" if extra[0] == job["root"] else "no worker of the job is below it"
             raise Wrong(f"{where}: tree gives {extra[0]} a parent: {why}", self.path)
@@ -207,38 +210,40 @@ class _Grader:
                 plan = plan_of(topology, job)
                 both = self._caught(room, plan, job), self._sent(room, plan)
                 first, second = (
-                    wrong and room.shown(self._told(wrong, number), plan, self.home, f"network-{number + 1}")
-                    for wrong in both
+                    wrong and room.shown(self._told(wrong, number, place), plan, self.home, f"network-{number + 1}")
+                    for place, wrong in enumerate(both)
                 )
                 self._known[number] = first, second
         return self._known[number]
 
     def _shown(self, wrong: Wrong, number: int) -> Wrong:
-        return self.code.shown(self._told(wrong, number), self.home, f"network-{number + 1}")
+        return self.code.shown(self._told(wrong, number, 0), self.home, f"network-{number + 1}")
 
-    def _told(self, wrong: Wrong, number: int) -> Wrong:
-        """Returns a finding, the first one with the lines that led to it."""
-        if self._located:
+    def _told(self, wrong: Wrong, number: int, place: int) -> Wrong:
+        """Returns a finding, the first one with the lines that led to it; ``place``: 0 for entries, 1 for packets."""
+        if self._located or isinstance(wrong, TooSlow):
             return wrong
         self._located = True
-        if number and isinstance(wrong, WrongEntry) and self._alone(number) is None:
+        if number and self._alone(number)[place] is None:
             return anew_is_right(self.task, FILE, "install", wrong)
         return located(self.task, FILE, self.code, wrong)
 
-    def _alone(self, number: int) -> Wrong | None:
-        """Returns what is wrong with the entries of a network in a new process."""
+    def _alone(self, number: int) -> tuple[Wrong | None, Wrong | None]:
+        """Returns what is wrong with the entries of a network in a new process, and with the packets."""
         topology, job = draw(self.draws, number)
         with Room(topology, self.held) as room, StudentCode(Path(self.path)) as code:
             try:
                 room.call(code, "install", job)
             except Wrong as wrong:
-                return wrong
-            return self._caught(room, plan_of(topology, job), job)
+                return wrong, wrong
+            plan = plan_of(topology, job)
+            return self._caught(room, plan, job), self._sent(room, plan)
 
     def _caught(self, room: Room, plan: Plan, job: dict[str, Any]) -> Wrong | None:
         book = room.sessions.book
         try:
             check_entries(book, plan, self.path)
+            check_only(book, [plan], self.path)
             check_given(book, plan, GIVEN, job, self.path)
         except Wrong as wrong:
             return wrong

@@ -17,9 +17,11 @@ from p4reduce.workers.wire import PacketType
 from p4reduce_course.controllers.diagnose import (
     check_apart,
     check_cleared,
+    check_edges,
     check_entries,
     check_gone,
     check_no_copies,
+    check_only,
     check_open,
     check_order,
     check_untouched,
@@ -41,7 +43,7 @@ from p4reduce_course.controllers.room import (
     wired,
 )
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
-from p4reduce_course.frame.report import Check, Wrong
+from p4reduce_course.frame.report import Check, TooSlow, Wrong
 from p4reduce_course.python_trail import EntryPlace, key_of, located
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_US
@@ -57,17 +59,19 @@ _BESIDE: Final = 7
 
 @dataclass(frozen=True)
 class TwoJobScene:
-    """A network with two jobs, and a change of the first one.
+    """A network with two jobs, and a change of each.
 
     Attributes:
         network: the network as the student's code gets it, with both jobs before the change.
         changed: the first job after its change: a worker has left, and another switch is the root.
+        other: the second job after its change, of the same kind.
         forgers: by leaf, a host that has no part in a job.
     """
 
     topology: Topology
     network: dict[str, Any]
     changed: dict[str, Any]
+    other: dict[str, Any]
     forgers: dict[str, str]
 
 
@@ -96,10 +100,11 @@ def draw(draws: Draws, number: int) -> TwoJobScene:
         {"job": numbers[0], "root": roots[0], "slots": 16, "workers": first},
         {"job": numbers[1], "root": roots[1], "slots": 8, "workers": second},
     ]
-    left = first[int(random.integers(0, len(first)))]
+    left, gone = (workers[int(random.integers(0, len(workers)))] for workers in (first, second))
     changed = {**jobs[0], "root": roots[2], "workers": [name for name in first if name != left]}
+    other = {**jobs[1], "root": roots[0], "workers": [name for name in second if name != gone]}
     forgers = {leaf: names[3] for leaf, names in orders.items()}
-    return TwoJobScene(topology, {"jobs": jobs, **told(topology)}, changed, forgers)
+    return TwoJobScene(topology, {"jobs": jobs, **told(topology)}, changed, other, forgers)
 
 
 # One network of lab 07, from its entries to late packets; each act is run once, and its result is kept.
@@ -121,7 +126,7 @@ class ActPlay:
         self._plans: list[Plan] = []
         self._jobs: list[Job] = []
         self._known: list[Job] = []
-        self._old: list[Plan] = []  # of the first job
+        self._old: list[Plan] = []  # before changes, of both jobs
         self._random = np.random.default_rng(scene.network["jobs"][0]["job"])
 
     def acts(self) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -162,6 +167,7 @@ class ActPlay:
         check_apart(self.room.sessions.book, self._plans, self._where)
         for plan in self._plans:
             check_entries(self.room.sessions.book, plan, self._where)
+        check_only(self.room.sessions.book, self._plans, self._where)
 
     def sums(self) -> None:
         """Checks the sums of both jobs at the same time."""
@@ -181,9 +187,10 @@ class ActPlay:
     # --- the forger
 
     def forged(self) -> None:
-        """Sends forged packets, which must be refused, then checks the sums."""
+        """Sends forged packets, which must be refused, then checks all of table edge, and the sums."""
         for forgery in self._forgeries():
             check_refused(self.room, forgery, self._where)
+        check_edges(self.room.sessions.book, self.scene.topology, self._where)
         self._sum_all()
         self.room.check_links(self._known, self._where)
 
@@ -266,40 +273,55 @@ class ActPlay:
             check_untouched(room.sessions.book, other.plan, self._where)
             room.check_sum(other, inputs, wanted, self._where)
 
-        self._change(self.scene.network["jobs"][0], self.scene.changed, meanwhile)
+        self._change(0, self.scene.network["jobs"][0], self.scene.changed, meanwhile)
 
     def back(self) -> None:
-        """Changes the first job once more: the worker comes back, another one leaves, and the first root is back."""
-        first = self.scene.network["jobs"][0]
+        """Changes the first job once more: the worker comes back, another one leaves, and the first root is back.
+
+        Then the second job changes.
+        """
+        first, second = self.scene.network["jobs"]
         gone = next(name for name in first["workers"] if name not in self.scene.changed["workers"])
         stay = [name for name in first["workers"] if name != next(name for name in first["workers"] if name != gone)]
-        other = self._jobs[1].plan
-        for now, new in ((self.scene.changed, {**first, "workers": stay}), ({**first, "workers": stay}, first)):
-            self._change(now, new, lambda: check_untouched(self.room.sessions.book, other, self._where))
+        changes = ((0, self.scene.changed, {**first, "workers": stay}), (0, {**first, "workers": stay}, first))
+        for place, now, new in (*changes, (1, second, self.scene.other)):
+            other = self._jobs[1 - place].plan
+            self._change(
+                place,
+                now,
+                new,
+                lambda other=other: check_untouched(self.room.sessions.book, other, self._where),  # type: ignore[misc]
+            )
 
-    def _change(self, now: dict[str, Any], new: dict[str, Any], meanwhile: Callable[[], None]) -> None:
-        """Lets the first job change from a description to another one; ``meanwhile`` is called after the answer."""
-        room, old, book = self.room, self._jobs[0], self.room.sessions.book
+    def _change(self, place: int, now: dict[str, Any], new: dict[str, Any], meanwhile: Callable[[], None]) -> None:
+        """Lets a job change from a description to another one; ``meanwhile`` is called after the answer."""
+        room, old, book = self.room, self._jobs[place], self.room.sessions.book
         copies = copies_of(book, old.plan)
         book.changed.clear()
         epoch = self._epoch(self._ask("change", self.scene.network, {**now, "epoch": old.plan.epoch}, new))
         meanwhile()
         self._check_another(old.plan, new, epoch)
         plan = plan_of(self.scene.topology, {**new, "epoch": epoch})
-        self._plans[0] = plan
+        self._plans[place] = plan
         check_apart(book, self._plans, self._where)
         check_entries(book, plan, self._where)
-        for earlier in (*self._old, old.plan):
+        for earlier in (*self._old_of(old.plan), old.plan):
             check_cleared(book, earlier, plan, self._where)
         check_order(book, old.plan.job, old.plan.epoch, self._where)
         check_gone(book, plan, self._where)
         check_no_copies(book, old.plan, copies, self._where)
+        check_only(book, self._plans, self._where)
+        check_edges(book, self.scene.topology, self._where)
         room.network.retire(old)
         self._old.append(old.plan)
-        self._jobs[0] = room.network.add(plan)
-        self._known.append(self._jobs[0])
+        self._jobs[place] = room.network.add(plan)
+        self._known.append(self._jobs[place])
         self._sum_all()
         room.check_links(self._known, self._where)
+
+    def _old_of(self, plan: Plan) -> list[Plan]:
+        """Returns the plans that a plan's job had before."""
+        return [old for old in self._old if old.job == plan.job]
 
     def _check_another(self, old: Plan, new: dict[str, Any], epoch: int) -> None:
         """Raises Wrong if the job has had this epoch before."""
@@ -308,8 +330,8 @@ class ActPlay:
             whose = f"a packet of {left[0]}, which has left, or one that is late," if left else "a packet that is late"
             message = f"job {old.job} has epoch {epoch} after its change, as before: {whose}"
             raise Wrong(f"{message} cannot be told from a current one. Use another epoch", self._where)
-        if epoch in [plan.epoch for plan in self._old]:
-            before = ", ".join(str(plan.epoch) for plan in (*self._old, old))
+        if epoch in [plan.epoch for plan in self._old_of(old)]:
+            before = ", ".join(str(plan.epoch) for plan in (*self._old_of(old), old))
             message = f"job {old.job} has had the epochs {before}, and change returned {epoch} again, for"
             message += f" {len(new['workers'])} workers and root {new['root']}: a late packet of that time cannot be"
             raise Wrong(f"{message} told from a current one. Each change needs an epoch never used before", self._where)
@@ -346,7 +368,7 @@ _TITLES: Final = (
     ("forger", "forged", "forged packets are refused"),
     ("epochs", "change", "one changes while the other goes on"),
     ("epochs", "late", "late packets are refused"),
-    ("epochs", "back", "it changes again, and back"),
+    ("epochs", "back", "it changes again, and back, and the other one changes"),
 )
 
 
@@ -388,7 +410,7 @@ class _Grader:
 
     def _told(self, wrong: Wrong, number: int, act: str) -> Wrong:
         """Returns a finding, the first one with the lines that led to it."""
-        if self._located:
+        if self._located or isinstance(wrong, TooSlow):
             return wrong
         self._located = True
         if number:

@@ -18,6 +18,7 @@ from p4reduce_course.controllers.diagnose import (
     check_cleared,
     check_entries,
     check_gone,
+    check_only,
     check_open,
     peer_of,
 )
@@ -35,7 +36,7 @@ from p4reduce_course.controllers.room import (
     wired,
 )
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
-from p4reduce_course.frame.report import Check, Wrong, counted
+from p4reduce_course.frame.report import Check, TooSlow, Wrong, counted
 from p4reduce_course.python_trail import WrongChange, WrongEntry, located
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_MS, PS_PER_US
@@ -173,6 +174,7 @@ class ControllerPlay:
     def check_end(self, dead: Collection[str]) -> None:
         """Raises Wrong if a tree was changed without need, or a living switch has entries of an epoch that is over."""
         check_gone(self.room.sessions.book, self._plan, self._where, dead)
+        check_only(self.room.sessions.book, [self._plan], self._where, dead)
         if self._needless:
             first = self._needless[0]
             message = f"tick changed the tree of root {first.root}, epoch {first.epoch}, in which no switch was dead"
@@ -308,7 +310,7 @@ class _Grader:
 
     def _told(self, wrong: Wrong, name: str, act: Callable[[ControllerPlay], None], title: str) -> Wrong:
         """Returns a finding, the first one with the lines that led to it."""
-        if self._located:
+        if self._located or isinstance(wrong, TooSlow):
             return wrong
         self._located = True
         if self._before:

@@ -43,11 +43,11 @@ class Spreader:
 
     def __init__(self, numbers: Numbers, setup: Setup, *, whole: bool = True, again: str = "gap", edge: bool = False,
             latest: bool = True, numbered: bool = True, both: bool = True, slots: int = FLOWS,
-            results: bool = True) -> None:  # fmt: skip
+            results: bool = True, bits: int = 48, apart: bool = True) -> None:  # fmt: skip
         """Makes a switch with the uplinks of a setup; each named argument selects a mistake."""
         self.type, self.gap = numbers["job_type"], numbers["gap"] + (0 if not edge else -1)
         self.whole, self.again, self.latest, self.numbered, self.both = whole, again, latest, numbered, both
-        self.results = results
+        self.results, self.bits, self.apart = results, bits, apart
         self.ways = next((row["params"]["count"] for row in setup.rows if row["table"] == "spread"), 0)
         self.ports = {row["match"]["meta.way"]: row["params"]["port"] for row in setup.rows if row["table"] == "uplink"}
         self.slots = slots
@@ -62,19 +62,20 @@ class Spreader:
         job = JOB.unpack(data[ETHERNET.bytes :])
         if job["kind"] > RESULT:
             return Out()
-        if self.whole and (job["kind"] == PUSH or (job["kind"] == RESULT and self.results)):
-            way = crc16(job["job"].to_bytes(2, "big")) % self.ways
-        else:
+        of_job = self.whole and (job["kind"] == PUSH or (job["kind"] == RESULT and self.results))
+        way = crc16(job["job"].to_bytes(2, "big")) % self.ways
+        if not of_job or not self.apart:
             ends = job["src"].to_bytes(2, "big") + (job["dst"].to_bytes(2, "big") if self.both else b"")
             flow = crc16(ends) % self.slots
             number = self.flowlets.get(flow, 0)
-            pause = frame.at_us - self.seen.get(flow, 0)
-            if self.again == "always" or (self.again == "gap" and pause > self.gap):
-                number = self.flowlets[flow] = (number + 1) % (1 << 16)
+            pause = (frame.at_us - self.seen.get(flow, 0)) % (1 << self.bits)
+            if self.again == "always" or (self.again in ("gap", "lost") and pause > self.gap):
+                number = (number + 1) % (1 << 16)
+                self.flowlets[flow] = number if self.again != "lost" else 0
                 self.seen[flow] = frame.at_us
             elif self.latest:
                 self.seen[flow] = frame.at_us
-            way = crc16(ends + (number.to_bytes(2, "big") if self.numbered else b"")) % self.ways
+            way = way if of_job else crc16(ends + (number.to_bytes(2, "big") if self.numbered else b"")) % self.ways
         return Out(((self.ports[way], data),)) if way in self.ports else Out()
 
 
@@ -83,11 +84,12 @@ def numbers(draws: Draws) -> Numbers:
     return {"job_type": 0x8C00 + draws.integer("job_type", 1, 0xF0), "gap": 10 * draws.integer("gap", 10, 90)}
 
 
-def ways(count: int) -> Setup:
-    """Returns a setup with uplinks at ports 10, 11, ..."""
+def ways(count: int, first: int = 10) -> Setup:
+    """Returns a setup with uplinks at a first port and those after it."""
     spread = {"table": "spread", "default": True, "action": "ways", "params": {"count": count}}
     uplinks = [
-        {"table": "uplink", "match": {"meta.way": n}, "action": "to", "params": {"port": 10 + n}} for n in range(count)
+        {"table": "uplink", "match": {"meta.way": n}, "action": "to", "params": {"port": first + n}}
+        for n in range(count)
     ]
     return Setup((spread, *uplinks))
 
@@ -95,11 +97,13 @@ def ways(count: int) -> Setup:
 _NAMES: Final = {DATA: "data", PUSH: "a PUSH", RESULT: "a RESULT"}
 
 
-def packet(own: Numbers, kind: int, job: int, src: int, dst: int, at: int, tag: str, ether_type: int = 0) -> Frame:
-    """Returns a frame of a job from one host to another."""
+def packet(
+    own: Numbers, kind: int, job: int, src: int, dst: int, at: int, tag: str, by: int = 1, *, ether_type: int = 0
+) -> Frame:
+    """Returns a frame of a job from one host to another; ``by``: the port by which it comes in."""
     data = ETHERNET.pack(type=ether_type or own["job_type"]) + JOB.pack(kind=kind, job=job, src=src, dst=dst) + b"load"
     what = f"{_NAMES.get(kind, f'a frame of kind {kind}')} of job {job} from {src} to {dst} at {at:,} us"
-    return Frame(1, data, what, tag, at)
+    return Frame(by, data, what + (f" by port {by}" if by > 1 else ""), tag, at)
 
 
 def jobs(own: Numbers, draws: Draws) -> Sequence[Scenario]:
@@ -112,13 +116,16 @@ def jobs(own: Numbers, draws: Draws) -> Sequence[Scenario]:
             kind = (PUSH, RESULT)[number % 3 == 2]
             job = int(random.integers(1, 5)) if number < 12 else int(random.integers(1 << 16))
             src, dst = (int(value) for value in random.integers(1, 50, 2))
-            frames.append(packet(own, kind, job, src, dst, at, "job"))
-        scenarios.append(Scenario(ways(count), tuple(frames)))
+            frames.append(packet(own, kind, job, src, dst, at, "job", int(random.integers(1, 10))))
+        scenarios.append(Scenario(ways(count, int(random.integers(10, 400))), tuple(frames)))
     return scenarios
 
 
 def flows(own: Numbers, draws: Draws) -> Sequence[Scenario]:
-    """Returns scenarios with bursts of data, and pauses of about the length that begins a flowlet."""
+    """Returns scenarios with bursts of data, and pauses of about the length that begins a flowlet, or very long ones.
+
+    Frames of other kinds come between, with the same ends: they are no frames of the flow.
+    """
     random, scenarios, gap = draws.generator("flows"), [], own["gap"]
     for count in (8, 5, 2):
         at, frames, ends, newest = 10_000, [], [], dict[int, int]()
@@ -128,13 +135,18 @@ def flows(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         for number in range(70):
             end = ends[int(random.integers(len(ends)))] if number > 12 else ends[0]
             cell = crc16(end[0].to_bytes(2, "big") + end[1].to_bytes(2, "big")) % FLOWS
-            pauses = (1, gap // 2, gap, gap + 1, 3 * gap)
+            long = [(1 << bits) + gap // 2 for bits in (16, 32, int(random.integers(11, 40)))]
+            pauses = (1, gap // 2, gap, gap + 1, 3 * gap, int(random.choice(long)))
             pause = int(random.choice(pauses)) if number > 12 else (gap + 1, gap, gap // 2 + 1)[number % 3]
-            at = max(at, newest.get(cell, at) + pause) if number <= 12 or random.random() < 0.7 else at + 1
+            before, at = at, max(at, newest.get(cell, at) + pause) if number <= 12 or random.random() < 0.7 else at + 1
             tag = "first" if cell not in newest else "next" if at - newest[cell] > gap else "same"
             newest[cell] = at
-            frames.append(packet(own, DATA, int(random.integers(1, 9)), *end, at, tag))
-        scenarios.append(Scenario(ways(count), tuple(frames)))
+            job, by = int(random.integers(1, 9)), int(random.integers(1, 10))
+            if number and random.random() < 0.4:
+                kind, between = int(random.choice([PUSH, RESULT, 3, 255])), int(random.integers(before, at + 1))
+                frames.append(packet(own, kind, job, *end, between, "other", by))
+            frames.append(packet(own, DATA, job, *end, at, tag, by))
+        scenarios.append(Scenario(ways(count, int(random.integers(10, 400))), tuple(frames)))
     return scenarios
 
 
@@ -155,11 +167,14 @@ def shared(own: Numbers, draws: Draws) -> Sequence[Scenario]:
     return [Scenario(ways(5), tuple(frames[place : place + 3])) for place in range(0, len(frames), 3)]
 
 
-def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
-    """Returns scenarios with frames that belong to no job."""
-    frames = (packet(own, 3, 1, 1, 2, 10_000, ""), packet(own, DATA, 1, 1, 2, 10_001, "", own["job_type"] ^ 1))
-    cut = Frame(1, frames[0].data[:16], "a frame that is cut short", "", 10_002)
-    return [Scenario(ways(4), (*frames, cut))]
+def others(own: Numbers, draws: Draws) -> Sequence[Scenario]:
+    """Returns scenarios with frames that belong to no job: kinds that differ from the three in any of their bits."""
+    random = draws.generator("others")
+    kinds = (3, *((1 << bit) + int(random.integers(3)) for bit in range(2, 8)), 255)
+    frames = [packet(own, kind, 1, 1, 2, 10_000, "") for kind in kinds]
+    frames.append(packet(own, DATA, 1, 1, 2, 10_001, "", ether_type=own["job_type"] ^ 1))
+    frames.append(Frame(1, frames[0].data[: int(random.integers(14, 21))], "a frame that is cut short", "", 10_002))
+    return [Scenario(ways(4), tuple(frames))]
 
 
 def example(own: Numbers) -> Scenario:
@@ -189,8 +204,12 @@ BENCH: Final = Bench(
         Mistake("RESULTs take the way of their job, as PUSHes do", {"results": False}),
         Mistake("a frame within a burst would overtake those before it: count up only after a pause", {"again": "always"}),
         Mistake("the number of the flowlet never grows: count up after a pause of more than GAP, and write it back", {"again": "never"}),
+        Mistake("the number of the flowlet is lost with the frame: write it back to flowlets", {"again": "lost"}),
+        Mistake("a PUSH and a RESULT are no frames of a flow: only DATA reads and writes its cells", {"apart": False}),
         Mistake("a pause of exactly GAP is none: it must be longer", {"edge": True}),
         Mistake("the pause is that since the latest frame: write the time for every frame, not only for the first of a flowlet", {"latest": False}),
+        Mistake("a pause that does not fit into 16 bits is cut short: times have 48 bits, and so has a pause", {"bits": 16}),
+        Mistake("a pause that does not fit into 32 bits is cut short: times have 48 bits, and so has a pause", {"bits": 32}),
         Mistake("the number of the flowlet is not in the hash: { src, dst, number }", {"numbered": False}),
         Mistake("dst is not in the hash: flows to other hosts are other flows", {"both": False}),
         Mistake("all flows share one cell: the index is crc16 of { src, dst } modulo FLOWS", {"slots": 1}),

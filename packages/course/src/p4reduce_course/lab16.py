@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
+
+import numpy as np
 
 from p4reduce_course.bench import (
     ETHERNET,
@@ -34,12 +36,12 @@ class Survivor:
     """The reference: the switch that the README describes."""
 
     def __init__(self, numbers: Numbers, setup: Setup, *, forged: bool = False, marks: bool = True,
-            circles: bool = False, blind: bool = False, back: bool = False, rises: bool = True, again: bool = False,
-            reroutes: bool = True, told: bool = True) -> None:  # fmt: skip
+            circles: bool = False, blind: str = "", back: str = "", rises: bool = True, again: bool = False,
+            reroutes: bool = True, told: bool = True, named: bool = False, kinds: str = "all") -> None:  # fmt: skip
         """Makes a switch with the ways of a setup, and all links up; each named argument selects a mistake."""
         self.type, self.forged, self.marks, self.circles = numbers["sum_type"], forged, marks, circles
         self.blind, self.back, self.rises, self.again, self.reroutes = blind, back, rises, again, reroutes
-        self.told = told
+        self.told, self.named, self.kinds = told, named, kinds
         self.ways = {
             row["match"]["hdr.ethernet.dst"]: (row["params"]["first"], row["params"]["second"]) for row in setup.rows
         }
@@ -57,15 +59,17 @@ class Survivor:
         )
         if ethernet["type"] != self.type:
             return Out()
-        if head["kind"] in (DOWN, UP):
-            return self._link(frame, head) if frame.port == WATCH or self.forged else Out()
+        if head["kind"] in (DOWN, UP) or (self.kinds == "news" and head["kind"] > DOWN):
+            own = self.named and frame.port == head["port"]
+            return self._link(frame, head) if frame.port == WATCH or self.forged or own else Out()
         ways = self.ways.get(mac(ethernet["dst"]))
-        if ways is None:
+        if ways is None or (self.kinds == "pushes" and head["kind"] != PUSH):
             return Out()
         first, second = ways
-        if first not in self.down and (first != frame.port or self.back):
+        if first not in self.down and (first != frame.port or "first" in self.back):
             return Out(((first, data),))
-        open_ = self.blind or (second not in self.down and (second != frame.port or self.back))
+        up, other = second not in self.down, second != frame.port or "second" in self.back
+        open_ = (up or "link" in self.blind) and (other or "port" in self.blind)
         if not self.reroutes or not open_ or (head["detour"] and not self.circles):
             return Out()
         head["detour"] = 1 if self.marks else head["detour"]
@@ -102,12 +106,12 @@ def link(own: Numbers, port: int, kind: int, tag: str, by: int = WATCH) -> Frame
     return Frame(by, data, what, tag)
 
 
-def push(own: Numbers, to: int, port: int, tag: str, detour: int = 0) -> Frame:
-    """Returns a PUSH."""
-    data = ETHERNET.pack(dst=node(to), type=own["sum_type"]) + SUM.pack(kind=PUSH, detour=detour, seq=7) + b"lanes"
-    return Frame(
-        port, data, f"a PUSH by port {port} for node {to}" + (", which took a detour before," if detour else ""), tag
-    )
+def push(own: Numbers, to: int, port: int, tag: str, detour: int = 0, kind: int = PUSH, about: int = 0) -> Frame:
+    """Returns a PUSH or, with another kind, another frame for a node; ``about``: its field ``port``, which says nothing."""
+    head = SUM.pack(kind=kind, detour=detour, port=about, seq=7)
+    data = ETHERNET.pack(dst=node(to), type=own["sum_type"]) + head + b"lanes"
+    what = f"{'a PUSH' if kind == PUSH else f'a frame of kind {kind}'} by port {port} for node {to}"
+    return Frame(port, data, what + (", which took a detour before," if detour else ""), tag)
 
 
 def ways(*rows: tuple[int, int, int]) -> Setup:
@@ -133,40 +137,55 @@ def failures(own: Numbers, draws: Draws) -> Sequence[Scenario]:
     )  # fmt: skip
     forged = (
         link(own, 3, DOWN, "forged", 1), push(own, 1, 1, "trusted"), link(own, 3, DOWN, "news"), push(own, 1, 1, "down"),
-        link(own, 3, UP, "forged", 2), push(own, 1, 1, "trusted"),
+        link(own, 3, UP, "forged", 2), push(own, 1, 1, "trusted"), link(own, 3, UP, "forged", 3),
+        push(own, 1, 1, "trusted"), link(own, 3, UP, "news"),
+        *(link(own, 3, DOWN, "forged", by) for by in (0, 3, 4, PORTS, WATCH - 1, WATCH + 1)), push(own, 1, 1, "trusted"),
     )  # fmt: skip
-    last = tuple(link(own, PORTS - 1, kind, tag) for kind, tag in ((DOWN, "news"), (DOWN, "known"), (UP, "news")))
-    scenarios = [Scenario(ways(*_WAYS), first), Scenario(ways(*_WAYS), forged), Scenario(ways(*_WAYS), last)]
+    others = (0, PORTS - 5, PORTS - 1)  # as far apart as 3 bits tell, and both ends
+    news = ((DOWN, "news"), (DOWN, "known"), (UP, "news"))
+    last = (*(link(own, port, kind, tag) for port in others for kind, tag in news), push(own, 1, 1, "up"))
+    down = (*(link(own, port, DOWN, "news") for port in others), push(own, 1, 1, "up"), push(own, 4, 1, "none"))
+    rows = (*_WAYS, (4, 0, PORTS - 1))
+    scenarios = [Scenario(ways(*rows), frames) for frames in (first, forged, last, down)]
     random = draws.generator("failures")
     for _ in range(3):
-        frames, down = [], set[int]()
-        for _n in range(50):
-            port = int(random.integers(3, 6))
-            if random.random() < 0.25:
-                kind = int(random.choice([DOWN, UP]))
-                frames.append(link(own, port, kind, "news" if (port in down) != (kind == DOWN) else "known"))
-                (down.add if kind == DOWN else down.discard)(port)
-                continue
-            to, first_port, other = _WAYS[int(random.integers(3))]
-            by, detour = int(random.choice([1, 2, first_port, other])), int(random.random() < 0.2)
-            if first_port not in down and first_port != by:
-                tag = "up"
-            elif other in down or other == by:
-                tag = "none"
-            else:
-                tag = "twice" if detour else "back" if first_port not in down else "down"
-            frames.append(push(own, to, by, tag, detour))
-        scenarios.append(Scenario(ways(*_WAYS), tuple(frames)))
+        a, b, c, d = (int(port) for port in random.permutation(PORTS)[:4])
+        rows = ((1, a, b), (2, b, a), (3, c, a), (4, d, c))
+        scenarios.append(Scenario(ways(*rows), tuple(_drawn(own, random, rows))))
     return scenarios
 
 
-def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
+def _drawn(own: Numbers, random: np.random.Generator, rows: Sequence[tuple[int, int, int]]) -> Iterator[Frame]:
+    """Yields news of the ports of some ways, and frames of all kinds for their nodes."""
+    down, ports = set[int](), sorted({port for _, *both in rows for port in both})
+    for _ in range(50):
+        port = int(random.choice(ports))
+        if random.random() < 0.25:
+            kind = int(random.choice([DOWN, UP]))
+            yield link(own, port, kind, "news" if (port in down) != (kind == DOWN) else "known")
+            (down.add if kind == DOWN else down.discard)(port)
+            continue
+        to, first, second = rows[int(random.integers(len(rows)))]
+        by, detour = int(random.choice([*ports, PORTS + 4, first, second])), int(random.random() < 0.2)
+        if first not in down and first != by:
+            tag = "up"
+        elif second in down or second == by:
+            tag = "none"
+        else:
+            tag = "twice" if detour else "back" if first not in down else "down"
+        kind = int(random.choice([PUSH, PUSH, 0, 2, DOWN - 1, UP + 1, 255, DOWN + 16 * int(random.integers(1, 15))]))
+        yield push(own, to, by, tag, detour, kind, int(random.choice([0, first, second, PORTS, 60_000])))
+
+
+def others(own: Numbers, draws: Draws) -> Sequence[Scenario]:
     """Returns scenarios with frames that are not for this switch."""
+    random = draws.generator("others")
     whole = push(own, 1, 1, "")
     strange = Frame(
         1, ETHERNET.pack(dst=node(1), type=own["sum_type"] ^ 1) + whole.data[14:], "a frame of another EtherType"
     )
-    short, far = Frame(1, whole.data[:18], "a frame that is cut short"), (PORTS, PORTS + 1, 60_000)
+    short = Frame(1, whole.data[:18], "a frame that is cut short")
+    far = (PORTS, PORTS + 1, 60_000, *((1 << bit) + int(random.integers(PORTS)) for bit in (8, 15)))
     frames = (strange, push(own, 9, 1, ""), short, *(link(own, port, DOWN, "") for port in far))
     return [Scenario(ways(*_WAYS), frames)]
 
@@ -198,11 +217,18 @@ BENCH: Final = Bench(
     ),
     mistakes=(
         Mistake("nothing is ever sent by the second way", {"reroutes": False}),
+        Mistake("only PUSHes are sent on: frames of all other kinds for a node are, too", {"kinds": "pushes"}),
+        Mistake("other kinds are taken for news: only DOWN and UP are", {"kinds": "news"}),
         Mistake("DOWN and UP are taken from anyone: only port WATCH may say so", {"forged": True}),
+        Mistake("DOWN and UP are taken from the port that they name: only port WATCH may say so", {"named": True}),
         Mistake("the frame was not marked: set detour to 1 when it takes the second way", {"marks": False}),
         Mistake("a frame that took a detour before takes another, and may go round for ever: drop it", {"circles": True}),
-        Mistake("the second way was not looked at: it may be down, or the one that the frame came by", {"blind": True}),
-        Mistake("the frame went back to the node that sent it: a way is open only if it is not the port that the frame came by", {"back": True}),
+        Mistake("the second way was not looked at: it may be down, or the one that the frame came by", {"blind": "link, port"}),
+        Mistake("the link of the second way was not looked at: it may be down", {"blind": "link"}),
+        *(
+            Mistake("the frame went back to the node that sent it: a way is open only if it is not the port that the frame came by", {"back": ways_})
+            for ways_ in ("first, second", "first", "second")
+        ),
         Mistake("UP is not heard: write 0 into the port's cell", {"rises": False}),
         Mistake("the controller hears of what it knows: tell it only where the cell changes", {"again": True}),
         Mistake("the controller hears nothing: digest<news_t>(1, { port, 1 or 0 })", {"told": False}),

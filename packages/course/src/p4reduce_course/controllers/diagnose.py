@@ -11,7 +11,7 @@ from finsy.p4entity import P4Replica
 
 from p4reduce.control_plane.entries import Entity, key
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.plans.plan import Aggregator
+from p4reduce.control_plane.plans.plan import Address, Aggregator
 from p4reduce.control_plane.resources import SLOTS, STATS_JOBS
 from p4reduce.topologies import Topology
 from p4reduce_course.frame.report import Wrong
@@ -50,6 +50,7 @@ class Book:
         ever: by (switch, job, epoch), the latest parameters of its entry of table job.
         changed: (switch, former entry) of entries that were deleted or written over since this list was emptied.
         undermined: (switch, job, epoch, what) of entries deleted before the entry of table job that needs them.
+        taken: (switch, entry) of entries of another controller that were deleted.
     """
 
     held: dict[str, dict[tuple[object, ...], Entity]] = field(default_factory=dict)
@@ -58,6 +59,7 @@ class Book:
     ever: dict[tuple[str, int, int], dict[str, int]] = field(default_factory=dict)
     changed: list[tuple[str, Entity]] = field(default_factory=list)
     undermined: list[tuple[str, int, int, str]] = field(default_factory=list)
+    taken: list[tuple[str, Entity]] = field(default_factory=list)
 
     def add(self, switch: str, entities: Iterable[Entity]) -> None:
         """Adds entries in the order in which a switch took them."""
@@ -156,6 +158,10 @@ def check_entries(book: Book, plan: Plan, where: str, dead: Collection[str] = ()
     Nothing is required of ``dead`` switches. The student chooses bits, groups and replication ids; other checks
     compare generation, base and slots.
     """
+    for robbed, entity in book.taken:
+        problem = f"{robbed}: {_named(entity)} was deleted, and another controller has installed it"
+        about = EntryPlace(robbed, entry_key(entity), how="deleted")
+        raise WrongEntry(f"{problem}. Delete only what you have written", where, about)
     for early, number, epoch, group in book.early:
         if (number, epoch) == (plan.job, plan.epoch) and book.group(early, group) is not None:
             problem = f"{early}: the entry of table job named multicast group {group} before the group existed"
@@ -172,10 +178,68 @@ def check_entries(book: Book, plan: Plan, where: str, dead: Collection[str] = ()
         _group(book, plan, aggregator, job, where)
         _parent(book, plan, aggregator, job, where)
     for switch in plan.topology.switches:
-        if switch.name not in (*plan.by_switch, *dead) and (plan.job, plan.epoch) in book.jobs(switch.name):
+        if switch.name in (*plan.by_switch, *dead):
+            continue
+        if (plan.job, plan.epoch) in book.jobs(switch.name):
             problem = f"{switch.name} has an entry of table job for job {plan.job}, epoch {plan.epoch}"
             problem += ", and no worker below it: it waits for contributions that no worker sends"
             raise WrongEntry(problem, where, EntryPlace(switch.name, key_of("job", plan.job, plan.epoch)))
+        for place in book.peers(switch.name, plan.job, plan.epoch):
+            problem = f"{switch.name} has an entry of table peer for job {plan.job}, epoch {plan.epoch}"
+            problem += f", port {place[0]}, and no worker below it: it has no part in the tree, and needs no entry"
+            raise WrongEntry(problem, where, _peer(plan, switch.name, place))
+
+
+def check_only(book: Book, plans: Sequence[Plan], where: str, dead: Collection[str] = ()) -> None:
+    """Raises Wrong if a living switch has entries of table job or peer for a job or an epoch of none of the plans."""
+    epochs = {plan.job: plan.epoch for plan in plans}
+    for switch in plans[0].topology.switches:
+        for table in ("job", "peer") if switch.name not in dead else ():
+            for row in book.rows(switch.name, table):
+                job, epoch = row.match["job"], row.match["epoch"]
+                if epochs.get(job) == epoch:
+                    continue
+                problem = f"{switch.name} has an entry of table {table} for job {job}, epoch {epoch}: "
+                problem += f"workers send epoch {epochs[job]}" if job in epochs else "there is no such job"
+                problem += ". Packets with these numbers have to find no entry"
+                about = ("hdr.inc.epoch" if job in epochs else "hdr.inc.job",)
+                raise WrongEntry(problem, where, EntryPlace(switch.name, key_of(table, *row.match.values()), about))
+
+
+def check_edges(book: Book, topology: Topology, where: str) -> None:
+    """Raises Wrong unless table edge of each switch has the host behind each port that has one, and nothing else."""
+    for switch in topology.switches:
+        rows = {row.match["ingress_port"]: row.params["ip"] for row in book.rows(switch.name, "edge")}
+        gone = {entry_key(entity) for name, entity in book.changed if name == switch.name}
+        for port, name in enumerate(topology.neighbours(switch.name), start=1):
+            node, ip, key = topology.node(name), rows.pop(port, None), key_of("edge", port)
+            if ip == (None if node.is_switch else node.ip):
+                continue
+            problem, about = f"{switch.name}: table edge has ", EntryPlace(switch.name, key, ("std.ingress_port",))
+            if ip is None:
+                problem += f"no entry for port {port}, where {name} is: packets from there are sent on in any name"
+                about = EntryPlace(switch.name, "edge", action="host")
+                if key in gone:
+                    problem, about = f"{problem}. It was deleted", EntryPlace(switch.name, key, how="deleted")
+            elif node.is_switch:
+                problem += f"an entry for port {port}, where {name} is, a switch: what {name} sends on to another host"
+                problem += " is refused, reason 16. Only a port with a host has one"
+            else:
+                problem += f"the ip {_shown('ip', ip)} for port {port}, where {name} is, and {name} has "
+                problem += f"{_shown('ip', node.ip)}: what it sends to another host is refused, reason 16"
+                about = EntryPlace(switch.name, key, ("ip",))
+            raise WrongEntry(problem, where, about)
+        for port in rows:
+            problem = f"{switch.name}: table edge has an entry for port {port}, which has no link"
+            raise WrongEntry(problem, where, EntryPlace(switch.name, key_of("edge", port), ("std.ingress_port",)))
+
+
+def _named(entity: Entity) -> str:
+    """Returns a name for an entry of another controller."""
+    table, _, number = entry_key(entity).partition(" ")
+    if table == "group":
+        return f"multicast group {number}"
+    return f"the entry of table replica for id {number}" if table == "replica" else f"an entry of table {table}"
 
 
 def _job(book: Book, plan: Plan, aggregator: Aggregator, where: str) -> EntryRow:
@@ -236,7 +300,8 @@ def _children(book: Book, plan: Plan, aggregator: Aggregator, job: EntryRow, whe
     wanted = {(child.address.port, child.address.ip) for child in aggregator.children}
     for (port, ip), row in peers.items():
         if row.action == "child" and (port, ip) not in wanted:
-            raise WrongEntry(_not_a_child(plan, aggregator, port, ip), where, _peer(plan, name, (port, ip)))
+            text = _surplus(plan, aggregator, row.action, port, ip)
+            raise WrongEntry(text, where, _peer(plan, name, (port, ip), "std.ingress_port"))
 
 
 def _peer(plan: Plan, switch: str, place: tuple[int, int], *fields: str) -> EntryPlace:
@@ -297,17 +362,22 @@ def _bits(plan: Plan, aggregator: Aggregator, bits: dict[str, int], full: int, w
         raise WrongEntry(problem, where, EntryPlace(name, key_of("job", plan.job, plan.epoch), ("full",)))
 
 
-def _not_a_child(plan: Plan, aggregator: Aggregator, port: int, ip: int) -> str:
-    node = plan.topology.by_ip.get(ip)
+def _surplus(plan: Plan, aggregator: Aggregator, action: str, port: int, ip: int) -> str:
+    """Returns what is wrong with an entry of table peer that the tree does not have."""
+    node, name = plan.topology.by_ip.get(ip), aggregator.name
     who = f"{ip:#x}" if node is None else node.name
-    problem = f"{aggregator.name}: table peer takes {who} for a child at port {port}"
-    if not 1 <= port <= len(plan.topology.neighbours(aggregator.name)):
+    problem = f"{name}: table peer takes {who} for a {action} at port {port}"
+    if not 1 <= port <= len(plan.topology.neighbours(name)):
         return f"{problem}, which has no link"
-    there = plan.topology.neighbour(aggregator.name, port)
-    if any(child.address.ip == ip for child in aggregator.children):
+    there = plan.topology.neighbour(name, port)
+    above = [] if aggregator.parent is None else [aggregator.parent.ip]
+    if ip in (above if action == "parent" else [child.address.ip for child in aggregator.children]):
         problem += f", where {there} is: the address is trusted without the port"
         return f"{problem}. Any host behind that port may write {who}'s address into its packets"
-    return f"{problem}, where {there} is: it has no part in job {plan.job}"
+    if action == "child":
+        return f"{problem}, where {there} is: it has no part in job {plan.job}"
+    why = "the root of the job, which has none" if aggregator.parent is None else f"below {aggregator.parent.name}"
+    return f"{problem}, where {there} is: {name} is {why}"
 
 
 def _group(book: Book, plan: Plan, aggregator: Aggregator, job: EntryRow, where: str) -> None:
@@ -354,9 +424,18 @@ def _group(book: Book, plan: Plan, aggregator: Aggregator, job: EntryRow, where:
 
 
 def _parent(book: Book, plan: Plan, aggregator: Aggregator, job: EntryRow, where: str) -> None:
-    parent = aggregator.parent
-    if parent is None:
-        return
+    parent, peers = aggregator.parent, book.peers(aggregator.name, plan.job, plan.epoch)
+    if parent is not None:
+        _address_of_parent(book, plan, aggregator, parent, job, where)
+    for (port, ip), row in peers.items():
+        if row.action == "parent" and (parent is None or (port, ip) != (parent.port, parent.ip)):
+            text = _surplus(plan, aggregator, row.action, port, ip)
+            raise WrongEntry(text, where, _peer(plan, aggregator.name, (port, ip), "std.ingress_port"))
+
+
+def _address_of_parent(
+    book: Book, plan: Plan, aggregator: Aggregator, parent: Address, job: EntryRow, where: str
+) -> None:
     wanted = {"parent_port": parent.port, "parent_mac": parent.mac, "parent_ip": parent.ip, "parent_udp": parent.udp}
     for member, value in wanted.items():
         if job.params[member] != value:

@@ -64,11 +64,12 @@ class _Entries:
 
     async def read(self, entities: Sequence[P4Entity]) -> list[P4Entity]:
         tables = {entity.table_id.rpartition(".")[2] for entity in entities if isinstance(entity, fy.P4TableEntry)}
+        groups = any(isinstance(entity, fy.P4MulticastGroupEntry) for entity in entities)
         schema = _program().schema
         return [
             fy.p4entity.decode_entity(entity.encode(schema), schema)
             for entity in self._held.values()
-            if (entity.table_id.rpartition(".")[2] in tables if isinstance(entity, fy.P4TableEntry) else not tables)
+            if (entity.table_id.rpartition(".")[2] in tables if isinstance(entity, fy.P4TableEntry) else groups)
         ]
 
     async def read_register(self, register: str, index: int) -> int | None:

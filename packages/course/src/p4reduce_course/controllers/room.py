@@ -205,11 +205,15 @@ class Sessions:
     def _delete(self, switch: str, entries: Any) -> None:
         entities = self._entities(entries, whole=False)
         target, connection = self._connected(switch)
+        own = self.book.held.get(switch, {})
+        other = [entity for entity in entities if key(entity) not in own]
         try:
+            there = {key(entity) for entity in self._loop.run(connection.read(_wildcards(other)))} if other else set()
             self._loop.run(connection.delete(entities))
         except ControllerError as error:
             raise self._refused(target, error) from None
         self.book.remove(switch, entities)
+        self.book.taken += [(switch, entity) for entity in other if key(entity) in there]
 
     def _read(self, switch: str, table: str) -> list[dict[str, Any]]:
         target, connection = self._connected(switch)
@@ -318,10 +322,18 @@ def _made(entry: Mapping[str, Any], whole: bool) -> Entity:
     return made
 
 
+def _wildcards(entities: Iterable[Entity]) -> list[P4Entity]:
+    """Returns the read requests for all entries of the tables that some entries are in, and for groups."""
+    tables = dict.fromkeys(entity.table_id for entity in entities if isinstance(entity, fy.P4TableEntry))
+    groups = any(isinstance(entity, fy.P4MulticastGroupEntry) for entity in entities)
+    return [*wildcards(tables), *([fy.P4MulticastGroupEntry()] if groups else [])]
+
+
 def _number(value: Any, name: str = "") -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
+    """Returns a number of an entry; True is 1, as everywhere in Python. Raises ValueError."""
+    if not isinstance(value, int):
         raise ValueError(f"{f'{name}: ' if name else ''}{value!r:.40} is no number")
-    return value
+    return int(value)
 
 
 def _text(value: Any) -> str:

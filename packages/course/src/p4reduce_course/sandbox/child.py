@@ -122,9 +122,11 @@ def _answer(channel: Channel, module: Any, folder: Path) -> Any:
             channel.write({"missing": request["call"]})
             return module
         given = [Stub(a, channel) if isinstance(a, Remote) else a for a in request["arguments"]]
-        channel.write({"value": function(*given)})
-    except MessageError as error:
-        channel.write({"problem": f"{request['call']} returned {error}", "where": "", "kind": "MessageError"})
+        value = function(*given)
+        try:
+            channel.write({"value": value})
+        except MessageError as error:
+            channel.write({"problem": f"{request['call']} returned {error}", "where": "", "kind": "MessageError"})
     except BaseException as error:
         channel.write(_problem(error, folder))
     return module

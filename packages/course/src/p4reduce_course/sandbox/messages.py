@@ -75,12 +75,21 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         if len(value) > MOST_KEYS:
             raise MessageError(f"a dict of more than {MOST_KEYS} keys")
-        return {"__items__": [[_plain(k), _plain(v)] for k, v in value.items()]}
+        return {"__items__": [[_plain_key(k), _plain(v)] for k, v in value.items()]}
     if isinstance(value, tuple):
         return {"__tuple__": [_plain(v) for v in value]}
     if isinstance(value, list | set | frozenset):
         return [_plain(v) for v in (value if isinstance(value, list) else sorted(value))]
     raise MessageError(f"a {type(value).__name__}; give numbers, texts, bytes, arrays, tuples, lists or dicts of them")
+
+
+def _plain_key(key: Any) -> Any:
+    """Returns a key of a dict, which is a key at the other end, too: a frozenset would be a list there."""
+    for part in key if isinstance(key, tuple) else ():
+        _plain_key(part)
+    if isinstance(key, frozenset):
+        raise MessageError("a dict with a frozenset as key; give numbers, texts, bytes, or tuples of them")
+    return _plain(key)
 
 
 def _value(data: Any) -> Any:
