@@ -55,8 +55,14 @@ def judge_04(folder: Path, draw: random.Random) -> None:
 
     def quantized(values, e):
         found = called(student.quantize, values, e)
-        said(isinstance(found, np.ndarray) and found.dtype.kind in "iu" and found.shape == values.shape, "quantize")
+        said(isinstance(found, np.ndarray), "quantize returned no array")
+        said(found.dtype == np.int64 and found.shape == values.shape, "quantize returned another type or shape")
         return found
+
+    def back_from(totals, e):
+        found = called(student.dequantize, totals, e)
+        said(isinstance(found, np.ndarray) and found.dtype == np.float64 and found.shape == totals.shape, "dequantize")
+        said(bool(np.allclose(found, np.ldexp(totals.astype(float), -e), rtol=1e-6, atol=0)), "back")
 
     random = np.random.default_rng(draw.getrandbits(32))
     for _ in range(150):
@@ -70,9 +76,9 @@ def judge_04(folder: Path, draw: random.Random) -> None:
         if random.random() < 0.3:
             largest[int(random.integers(workers))] *= 1000
         if random.random() < 0.4:  # at the edge of what fits
-            edge = limit // workers + float(random.choice([0.0, 0.0, 0.3, 0.45, 0.55, 0.7, 0.9]))
+            edge = limit // workers + float(random.choice([0.0, 0.0, 0.3, 0.45, 0.5, 0.5, 0.55, 0.7, 0.9]))
             largest = [edge * 2.0 ** int(random.integers(-40, 40))] * workers
-            values = np.zeros((workers, 8))
+            values = np.full((workers, 8), largest[0]) * random.choice((-1, 1))
         most = max(largest)
         e = exponent(largest, workers)
         if most > 0:
@@ -81,18 +87,17 @@ def judge_04(folder: Path, draw: random.Random) -> None:
             said(workers * round(Fraction(most) * Fraction(2) ** (e + 1)) > limit, "a bit given away")
             sent = quantized(values, e)
             exact = np.ldexp(values, e)
-            said(bool((np.abs(sent - exact) <= 0.5).all()), "not the nearest")
-            total = sent.astype(np.int64).sum(axis=0)
-            back = called(student.dequantize, total, e)
-            said(isinstance(back, np.ndarray) and back.dtype.kind == "f" and back.shape == total.shape, "dequantize")
-            said(bool(np.allclose(back.astype(float), np.ldexp(total.astype(float), -e), rtol=1e-6, atol=0)), "back")
+            said(bool((sent == np.rint(exact)).all()), "not the nearest, or of two the even one")
+            total = sent.sum(axis=0)
+            said(bool((np.abs(total) <= limit).all()), "a sum that does not fit was sent")
+            back_from(total, e)
     for e in (-4, 0, 3, 7):
-        values = random.normal(0, 1, 100) * 50
-        said(bool((np.abs(quantized(values, e) - np.ldexp(values, e)) <= 0.5).all()), "not the nearest")
-        totals = random.integers(-limit, limit, 50)
-        back = called(student.dequantize, totals, e)
-        said(isinstance(back, np.ndarray) and back.dtype.kind == "f" and back.shape == totals.shape, "dequantize")
-        said(bool(np.allclose(back.astype(float), totals / 2.0**e, rtol=1e-6, atol=0)), "back")
+        for shape in ((100,), (3, 2, 5)):
+            values = random.normal(0, 1, shape) * 50
+            said(bool((np.abs(quantized(values, e) - np.ldexp(values, e)) <= 0.5).all()), "not the nearest")
+        back_from(random.integers(-limit, limit, 50), e)
+    halves = np.arange(-6.5, 7.0)
+    said(bool((quantized(halves / 4, 2) == np.rint(halves)).all()), "halves go to the even integer")
     e = exponent([0.0] * 5, 5)
     said(not quantized(np.zeros(7), e).any(), "zeros")
     said(not called(student.dequantize, np.zeros(7, np.int64), e).any(), "zeros")
@@ -155,6 +160,10 @@ def judge_08(folder: Path, draw: random.Random) -> None:
             elements = chunks * lanes - draw.randrange(1, lanes)
             frame = (86 + 4 * lanes) * 8 / rate
             near(called(student.tree_seconds, workers, elements, lanes, rate), chunks * frame, "tree")
+            few = [
+                called(student.tree_seconds, workers, numbers, lanes, rate) for numbers in (9 * lanes + 1, 10 * lanes)
+            ]
+            said(abs(few[0] / few[1] - 1) <= 0.02, "a last chunk that is not full counts as one")
             near(
                 called(student.ring_seconds, workers, elements, lanes, rate),
                 2 * (workers - 1) / workers * chunks * frame,
@@ -167,7 +176,7 @@ def judge_08(folder: Path, draw: random.Random) -> None:
             said(
                 isinstance(found, int | float) and found in (math.ceil(exact - 1e-9), math.ceil(exact + 1e-9)), "least"
             )
-            for window in (2, 3, 4, 80, 160, 300):
+            for window in (2, 3, 4, math.ceil(0.7 * exact), math.ceil(1.4 * exact), 80, 160, 300):
                 wanted = max(chunks * frame, chunks * 2 * (frame + delay) / window)
                 near(called(student.window_seconds, elements, lanes, rate, delay, window), wanted, "window")
 
