@@ -216,7 +216,8 @@ class _Job:
 
     def run(self, kind, steps, order=None, seconds=None):
         """Means by step, rank and tensor, as gradients in ``steps``; bytes of the busiest link, seconds. Raises No."""
-        found, took = [[None] * self.workers for _ in steps], [0.0] * self.workers
+        workers = len(steps[0])
+        found, took = [[None] * workers for _ in steps], [0.0] * workers
 
         def rank_of(comm):
             student = module_of(self.file)
@@ -236,7 +237,7 @@ class _Job:
                 found[step][comm.rank] = [mean.copy() for mean in means]
                 took[comm.rank] = comm.now - began
 
-        with Cluster(self.experiment) as cluster:
+        with Cluster(self.experiment.model_copy(update={"topology": f"star:hosts={workers}"})) as cluster:
             try:
                 cluster.run_threads(rank_of)
             except No:
@@ -267,7 +268,7 @@ def _judge_09(folder: Path, draw: random.Random) -> None:
     job, random, near = _Job(folder), np.random.default_rng(draw.getrandbits(32)), []
     n = job.workers
 
-    def drawn(sizes, steps=1):
+    def drawn(sizes, steps=1, n=n):
         return [[[random.normal(0, 1, s).astype(np.float32) for s in sizes] for _ in range(n)] for _ in range(steps)]
 
     def held(off, most, why, least):
@@ -283,6 +284,9 @@ def _judge_09(folder: Path, draw: random.Random) -> None:
     steps = drawn([33, 1, 900, 257], 4)
     for ranks, found in zip(steps, job.run("mean", steps)[0], strict=True):
         held(off(ranks, found[0]), 1e-4, "mean", 1e-5)
+    steps = drawn([33, 900], 2, n + 2)
+    for ranks, found in zip(steps, job.run("mean", steps)[0], strict=True):
+        held(off(ranks, found[0]), 1e-4, "mean of more ranks", 1e-5)
 
     # Steps 3 and 4: a large model, in any order on each rank; for its time only neighbours change places.
     sizes = [int(random.integers(*((30, 180) if one % 7 else (9_500, 12_500)))) for one in range(112)]
@@ -312,11 +316,14 @@ def _judge_09(folder: Path, draw: random.Random) -> None:
     signs = random.choice((-3.0, 3.0), 301).astype(np.float32)
     steps = [[[signs]] * n]
     held(off(steps[0], job.run("int8", steps)[0][0][0]), 3.0 / job.levels, "headroom", 2.0 / job.levels)
-    steps = [
-        [[-np.abs(gradient) * np.float32(7.0**rank)] for rank, [gradient] in enumerate(ranks)] for ranks in drawn([75])
-    ]
-    unit = max(float(np.abs(one[0]).max()) for one in steps[0]) / job.levels
-    held(off(steps[0], job.run("int8", steps)[0][0][0]), 1.2 * unit, "one scale", 0.9 * unit)
+    steps, more = [[[signs]] * (n + 2)], 127 // (n + 2)
+    held(off(steps[0], job.run("int8", steps)[0][0][0]), 3.0 / more, "headroom of more ranks", 2.0 / more)
+    for largest in range(n):
+        size = {rank: np.float32(7.0 ** ((rank - largest - 1) % n)) for rank in range(n)}
+        size[(largest + 1) % n] *= np.float32(random.integers(0, 2))  # of the smallest, zeros may be left
+        steps = [[[-np.abs(gradient) * size[rank]] for rank, [gradient] in enumerate(ranks)] for ranks in drawn([75])]
+        unit = max(float(np.abs(one[0]).max()) for one in steps[0]) / job.levels
+        held(off(steps[0], job.run("int8", steps)[0][0][0]), 1.2 * unit, "one scale", 0.9 * unit)
     steps = [[[np.zeros(9, np.float32)]] * n, *drawn([9])]
     found, _, _ = job.run("int8", steps)
     unit = max(float(np.abs(gradients[0]).max()) for gradients in steps[1]) / job.levels
@@ -335,6 +342,13 @@ def _judge_09(folder: Path, draw: random.Random) -> None:
         total_off -= many * np.mean([gradients[index] for gradients in small], axis=0, dtype=float)
         unit = scale / job.levels
         held(float(np.abs(total_off).max()), 2.2 * unit, "error feedback", 1.1 * unit)
+    # What a step left comes, though the next gradients are far smaller.
+    first = np.append(np.float32(1), random.uniform(0.3, 0.45, 40).astype(np.float32) / job.levels).astype(np.float32)
+    steps = [[[first / np.float32(150 if step else 1)]] * n for step in range(8)]
+    found = job.run("int8", steps)[0]
+    left = np.sum([ranks[0][0] for ranks in found], axis=0, dtype=float) - first.astype(float) * (1 + 7 / 150)
+    unit = 1 / 150 / job.levels
+    held(float(np.abs(left).max()), 2.2 * unit, "what is left comes later", 1.1 * unit)
     if near:
         raise ZeroDivisionError(NEAR)
 

@@ -88,6 +88,8 @@ SLOW = [
     misread("09", F9, "return (total * scale / self.network.workers)", "return (total * scale)",
             says="the sum over all ranks. Divide", part="int8",
             never=["Take the largest", "added in the next step, once"]),
+    misread("09", F9, "self.levels = 127 // network.workers", "self.levels = 63 // network.workers",
+            says="the unit is too large", never=["not from their sum"], part="int8"),
     misread("09", F9, "network.start(gradient)", "network.start(gradient / self.network.workers)",
             says="the mean was divided twice", never=["in another order on each rank"], part="order"),
     misread("10", "controller.py", 'return {"epoch": numbers["epoch"], "root": root}',
