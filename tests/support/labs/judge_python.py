@@ -55,8 +55,14 @@ def judge_04(folder: Path, draw: random.Random) -> None:
 
     def quantized(values, e):
         found = called(student.quantize, values, e)
-        said(isinstance(found, np.ndarray) and found.dtype.kind in "iu" and found.shape == values.shape, "quantize")
+        said(isinstance(found, np.ndarray), "quantize returned no array")
+        said(found.dtype == np.int64 and found.shape == values.shape, "quantize returned another type or shape")
         return found
+
+    def back_from(totals, e):
+        found = called(student.dequantize, totals, e)
+        said(isinstance(found, np.ndarray) and found.dtype == np.float64 and found.shape == totals.shape, "dequantize")
+        said(bool(np.allclose(found, np.ldexp(totals.astype(float), -e), rtol=1e-6, atol=0)), "back")
 
     random = np.random.default_rng(draw.getrandbits(32))
     for _ in range(150):
@@ -70,9 +76,9 @@ def judge_04(folder: Path, draw: random.Random) -> None:
         if random.random() < 0.3:
             largest[int(random.integers(workers))] *= 1000
         if random.random() < 0.4:  # at the edge of what fits
-            edge = limit // workers + float(random.choice([0.0, 0.0, 0.3, 0.45, 0.55, 0.7, 0.9]))
+            edge = limit // workers + float(random.choice([0.0, 0.0, 0.3, 0.45, 0.5, 0.5, 0.55, 0.7, 0.9]))
             largest = [edge * 2.0 ** int(random.integers(-40, 40))] * workers
-            values = np.zeros((workers, 8))
+            values = np.full((workers, 8), largest[0]) * random.choice((-1, 1))
         most = max(largest)
         e = exponent(largest, workers)
         if most > 0:
@@ -81,18 +87,17 @@ def judge_04(folder: Path, draw: random.Random) -> None:
             said(workers * round(Fraction(most) * Fraction(2) ** (e + 1)) > limit, "a bit given away")
             sent = quantized(values, e)
             exact = np.ldexp(values, e)
-            said(bool((np.abs(sent - exact) <= 0.5).all()), "not the nearest")
-            total = sent.astype(np.int64).sum(axis=0)
-            back = called(student.dequantize, total, e)
-            said(isinstance(back, np.ndarray) and back.dtype.kind == "f" and back.shape == total.shape, "dequantize")
-            said(bool(np.allclose(back.astype(float), np.ldexp(total.astype(float), -e), rtol=1e-6, atol=0)), "back")
+            said(bool((sent == np.rint(exact)).all()), "not the nearest, or of two the even one")
+            total = sent.sum(axis=0)
+            said(bool((np.abs(total) <= limit).all()), "a sum that does not fit was sent")
+            back_from(total, e)
     for e in (-4, 0, 3, 7):
-        values = random.normal(0, 1, 100) * 50
-        said(bool((np.abs(quantized(values, e) - np.ldexp(values, e)) <= 0.5).all()), "not the nearest")
-        totals = random.integers(-limit, limit, 50)
-        back = called(student.dequantize, totals, e)
-        said(isinstance(back, np.ndarray) and back.dtype.kind == "f" and back.shape == totals.shape, "dequantize")
-        said(bool(np.allclose(back.astype(float), totals / 2.0**e, rtol=1e-6, atol=0)), "back")
+        for shape in ((100,), (3, 2, 5)):
+            values = random.normal(0, 1, shape) * 50
+            said(bool((np.abs(quantized(values, e) - np.ldexp(values, e)) <= 0.5).all()), "not the nearest")
+        back_from(random.integers(-limit, limit, 50), e)
+    halves = np.arange(-6.5, 7.0)
+    said(bool((quantized(halves / 4, 2) == np.rint(halves)).all()), "halves go to the even integer")
     e = exponent([0.0] * 5, 5)
     said(not quantized(np.zeros(7), e).any(), "zeros")
     said(not called(student.dequantize, np.zeros(7, np.int64), e).any(), "zeros")
@@ -155,6 +160,10 @@ def judge_08(folder: Path, draw: random.Random) -> None:
             elements = chunks * lanes - draw.randrange(1, lanes)
             frame = (86 + 4 * lanes) * 8 / rate
             near(called(student.tree_seconds, workers, elements, lanes, rate), chunks * frame, "tree")
+            few = [
+                called(student.tree_seconds, workers, numbers, lanes, rate) for numbers in (9 * lanes + 1, 10 * lanes)
+            ]
+            said(abs(few[0] / few[1] - 1) <= 0.02, "a last chunk that is not full counts as one")
             near(
                 called(student.ring_seconds, workers, elements, lanes, rate),
                 2 * (workers - 1) / workers * chunks * frame,
@@ -167,7 +176,7 @@ def judge_08(folder: Path, draw: random.Random) -> None:
             said(
                 isinstance(found, int | float) and found in (math.ceil(exact - 1e-9), math.ceil(exact + 1e-9)), "least"
             )
-            for window in (2, 3, 4, 80, 160, 300):
+            for window in (2, 3, 4, math.ceil(0.7 * exact), math.ceil(1.4 * exact), 80, 160, 300):
                 wanted = max(chunks * frame, chunks * 2 * (frame + delay) / window)
                 near(called(student.window_seconds, elements, lanes, rate, delay, window), wanted, "window")
 
@@ -207,7 +216,8 @@ class _Job:
 
     def run(self, kind, steps, order=None, seconds=None):
         """Means by step, rank and tensor, as gradients in ``steps``; bytes of the busiest link, seconds. Raises No."""
-        found, took = [[None] * self.workers for _ in steps], [0.0] * self.workers
+        workers = len(steps[0])
+        found, took = [[None] * workers for _ in steps], [0.0] * workers
 
         def rank_of(comm):
             student = module_of(self.file)
@@ -227,7 +237,7 @@ class _Job:
                 found[step][comm.rank] = [mean.copy() for mean in means]
                 took[comm.rank] = comm.now - began
 
-        with Cluster(self.experiment) as cluster:
+        with Cluster(self.experiment.model_copy(update={"topology": f"star:hosts={workers}"})) as cluster:
             try:
                 cluster.run_threads(rank_of)
             except No:
@@ -258,7 +268,7 @@ def _judge_09(folder: Path, draw: random.Random) -> None:
     job, random, near = _Job(folder), np.random.default_rng(draw.getrandbits(32)), []
     n = job.workers
 
-    def drawn(sizes, steps=1):
+    def drawn(sizes, steps=1, n=n):
         return [[[random.normal(0, 1, s).astype(np.float32) for s in sizes] for _ in range(n)] for _ in range(steps)]
 
     def held(off, most, why, least):
@@ -274,6 +284,9 @@ def _judge_09(folder: Path, draw: random.Random) -> None:
     steps = drawn([33, 1, 900, 257], 4)
     for ranks, found in zip(steps, job.run("mean", steps)[0], strict=True):
         held(off(ranks, found[0]), 1e-4, "mean", 1e-5)
+    steps = drawn([33, 900], 2, n + 2)
+    for ranks, found in zip(steps, job.run("mean", steps)[0], strict=True):
+        held(off(ranks, found[0]), 1e-4, "mean of more ranks", 1e-5)
 
     # Steps 3 and 4: a large model, in any order on each rank; for its time only neighbours change places.
     sizes = [int(random.integers(*((30, 180) if one % 7 else (9_500, 12_500)))) for one in range(112)]
@@ -303,11 +316,14 @@ def _judge_09(folder: Path, draw: random.Random) -> None:
     signs = random.choice((-3.0, 3.0), 301).astype(np.float32)
     steps = [[[signs]] * n]
     held(off(steps[0], job.run("int8", steps)[0][0][0]), 3.0 / job.levels, "headroom", 2.0 / job.levels)
-    steps = [
-        [[-np.abs(gradient) * np.float32(7.0**rank)] for rank, [gradient] in enumerate(ranks)] for ranks in drawn([75])
-    ]
-    unit = max(float(np.abs(one[0]).max()) for one in steps[0]) / job.levels
-    held(off(steps[0], job.run("int8", steps)[0][0][0]), 1.2 * unit, "one scale", 0.9 * unit)
+    steps, more = [[[signs]] * (n + 2)], 127 // (n + 2)
+    held(off(steps[0], job.run("int8", steps)[0][0][0]), 3.0 / more, "headroom of more ranks", 2.0 / more)
+    for largest in range(n):
+        size = {rank: np.float32(7.0 ** ((rank - largest - 1) % n)) for rank in range(n)}
+        size[(largest + 1) % n] *= np.float32(random.integers(0, 2))  # of the smallest, zeros may be left
+        steps = [[[-np.abs(gradient) * size[rank]] for rank, [gradient] in enumerate(ranks)] for ranks in drawn([75])]
+        unit = max(float(np.abs(one[0]).max()) for one in steps[0]) / job.levels
+        held(off(steps[0], job.run("int8", steps)[0][0][0]), 1.2 * unit, "one scale", 0.9 * unit)
     steps = [[[np.zeros(9, np.float32)]] * n, *drawn([9])]
     found, _, _ = job.run("int8", steps)
     unit = max(float(np.abs(gradients[0]).max()) for gradients in steps[1]) / job.levels
@@ -326,6 +342,13 @@ def _judge_09(folder: Path, draw: random.Random) -> None:
         total_off -= many * np.mean([gradients[index] for gradients in small], axis=0, dtype=float)
         unit = scale / job.levels
         held(float(np.abs(total_off).max()), 2.2 * unit, "error feedback", 1.1 * unit)
+    # What a step left comes, though the next gradients are far smaller.
+    first = np.append(np.float32(1), random.uniform(0.3, 0.45, 40).astype(np.float32) / job.levels).astype(np.float32)
+    steps = [[[first / np.float32(150 if step else 1)]] * n for step in range(8)]
+    found = job.run("int8", steps)[0]
+    left = np.sum([ranks[0][0] for ranks in found], axis=0, dtype=float) - first.astype(float) * (1 + 7 / 150)
+    unit = 1 / 150 / job.levels
+    held(float(np.abs(left).max()), 2.2 * unit, "what is left comes later", 1.1 * unit)
     if near:
         raise ZeroDivisionError(NEAR)
 

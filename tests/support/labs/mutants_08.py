@@ -79,4 +79,29 @@ MUTANTS = [
         ("return a number",),
         "server",
     ),
+    Mutant(
+        "a last chunk that is not full",
+        F,
+        "return math.ceil(elements / lanes)",
+        "return elements // lanes",
+        ("both are 11 chunks", "A last chunk that is not full counts as one"),
+        "tree",
+    ),
+    Mutant(
+        "a window rounded to the nearest",
+        F,
+        "return math.ceil(round_trip(lanes, rate, delay) / frame_seconds(lanes, rate))",
+        "return round(round_trip(lanes, rate, delay) / frame_seconds(lanes, rate))",
+        ("frames fit into a round trip", "leave the link idle", "Round up"),
+        "window",
+    ),
+    Mutant(
+        "windows below the delay of a link alone",
+        F,
+        "    each = max(frame_seconds(lanes, rate), round_trip(lanes, rate, delay) / window)\n",
+        "    each = frame_seconds(lanes, rate)\n    if window * each < delay:\n"
+        "        each = round_trip(lanes, rate, delay) / window\n",
+        ("the link is idle", "chunks are sent in each round trip, no more"),
+        "window",
+    ),
 ]

@@ -41,6 +41,27 @@ MUTANTS = [
         ),
     ),
     Mutant(
+        "another call order of large buckets",
+        F,
+        "            self.started.append(self.codec.start(len(self.started), whole))",
+        "            self.started.append(self.codec.start(len(self.started), whole))\n            break",
+        ("the ranks call in different orders", "Gradients become ready in another order on each rank"),
+        "order",
+        also=(
+            ("BUCKET = 25_000", "BUCKET = 50_000"),
+            (
+                "        while len(self.started) < len(self.buckets):\n            bucket = self.buckets[len(self.started)]\n",
+                "        for bucket in [one for one in self.buckets if index in one]:\n",
+            ),
+            (
+                "        self.gradients = {}\n        self.started = []",
+                "        self.gradients = {}\n        self.started = []\n        self.sent = []",
+            ),
+            ("            whole = np", "            self.sent.append(bucket)\n            whole = np"),
+            ("zip(self.buckets, self.started", "zip(self.sent, self.started"),
+        ),
+    ),
+    Mutant(
         "a bucket in the order in which gradients came",
         F,
         "            whole = np.concatenate([self.gradients[one] for one in bucket])",
@@ -243,5 +264,77 @@ MUTANTS = [
         "return self.network.start(gradient * np.float32(np.nan))",
         ("NaN or infinity cannot be added",),
         "mean",
+    ),
+    Mutant(
+        "four ranks divide",
+        F,
+        "return self.network.wait(started) / self.network.workers",
+        "return self.network.wait(started) / 4",
+        ("with 6 ranks:", "With 4 ranks all was right: network.workers tells"),
+        "mean",
+    ),
+    Mutant(
+        "four ranks divide what was packed",
+        F,
+        "return (total * scale / self.network.workers).astype(np.float32)",
+        "return (total * scale / 4).astype(np.float32)",
+        ("with 6 ranks:", "With 4 ranks all was right: network.workers tells"),
+        "int8",
+    ),
+    Mutant(
+        "headroom for four ranks",
+        F,
+        "self.levels = 127 // network.workers",
+        "self.levels = 127 // 4",
+        ("with 6 ranks:", "leave headroom", "With 4 ranks all was right: network.workers tells"),
+        "int8",
+    ),
+    Mutant(
+        "the last rank's largest value",
+        F,
+        ".max() / self.levels or 1.0",
+        "[-1] / self.levels or 1.0",
+        ("the largest at rank 0", "Take the largest of all ranks"),
+        "int8",
+    ),
+    Mutant(
+        "a rank of zeros makes no call",
+        F,
+        "        owed = gradient + self.left.get(number, 0)\n",
+        "        if not gradient.any():\n            return None, 1.0, len(gradient)\n"
+        "        owed = gradient + self.left.get(number, 0)\n",
+        ("all gradients of rank", "are 0, those of others are not", "not from what is in them"),
+        "int8",
+        also=(
+            (
+                "        call, scale, count = started\n",
+                "        call, scale, count = started\n        if call is None:\n"
+                "            return np.zeros(count, np.float32)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "a remainder in units of an old scale",
+        F,
+        "small = np.rint(owed / scale).clip(-self.levels, self.levels)",
+        "small = np.rint(gradient / scale + self.left.get(number, 0)).clip(-self.levels, self.levels)",
+        ("With gradients of one size all was right", "not in units, which change with the scale?"),
+        "int8",
+        also=(
+            ("np.abs(owed).max()", "np.abs(gradient).max()"),
+            (
+                "self.left[number] = (owed - small * scale).astype(np.float32)",
+                "self.left[number] = gradient / scale + self.left.get(number, 0) - small",
+            ),
+        ),
+    ),
+    Mutant(
+        "no room for the remainder",
+        F,
+        "small = np.rint(owed / scale).clip(-self.levels, self.levels)",
+        "small = np.rint(owed / scale)",
+        ("With gradients of one size all was right", "leave headroom for both"),
+        "int8",
+        also=(("np.abs(owed).max()", "np.abs(gradient).max()"),),
     ),
 ]

@@ -23,8 +23,9 @@ def misread(number, file, old, new, *, says, never=(), also=(), part=None):
     return pytest.param(Misread(number, mutant, tuple(never)), id=name)
 
 
-P2, P3, P5, W5, F8, F9 = "header.p4", "slot.p4", "loss.p4", "worker.py", "predict.py", "hook.py"
+P2, P3, Q4, P5, W5, F8, F9 = "header.p4", "slot.p4", "quantize.py", "loss.p4", "worker.py", "predict.py", "hook.py"
 P13, P16 = "spread.p4", "survive.p4"
+FAILED = "the grader failed"
 OLD_SUM = "what that left was added"
 FORGOTTEN = "forgotten with the frame"
 NOT_HOW_MANY = "not how many"
@@ -51,6 +52,16 @@ MISREAD = [
             says="a mark_to_drop behind it takes that back", never=["send the RESULT"]),
     misread("03", P3, "bitmaps.write(slot, 0);", "bitmaps.write(slot, bitmap);",
             says="write 0 and the slot is free", never=[FORGOTTEN]),
+    misread("04", Q4, 'raise ValueError("NaN or infinity")', "return np.array([], np.int64)",
+            says="and returned 0", never=[FAILED], part="special"),
+    misread("04", Q4, 'raise ValueError("NaN or infinity")', "values = values[np.isfinite(values)]",
+            says="and returned 2", never=["nan and sent"], part="special"),
+    misread("04", Q4, "guess = math.frexp(LIMIT / workers)[1] - math.frexp(most)[1] + 2", "guess = -1100",
+            says="no float is 2^1100", never=[FAILED], part="bound"),
+    misread("04", Q4, "np.ldexp(total.astype", "np.ldexp(np.abs(total).astype",
+            says="expected -", never=["expected 653760.0"], part="rounding"),
+    misread("04", Q4, "most = max(largest)", "most = sum(largest) / len(largest)",
+            says="The largest of all workers decides alone", never=["suits another worker"], part="exponent"),
     misread("05", P5, "                    done.write(slot, 0);\n", "",
             says="write 0 to done", never=["twice"], part="switch"),
     misread("05", P5, "bitmaps.write(other, others & ~meta.bit_);", "bitmaps.write(other, 0);",
@@ -67,6 +78,10 @@ MISREAD = [
             says="rates are in bits", never=["whole frame before", "fit into a round trip"]),
     misread("08", F8, "    each = max(", "    each = sum((", also=[("/ window)\n", "/ window))\n")],
             says="not their sum", part="window"),
+    misread("08", F8, "return 24 + 62 + 4 * lanes", "return (24 + 62) ** (4 * lanes)",
+            says="which no float holds", never=[FAILED], part="tree"),
+    misread("08", F8, "math.ceil(round_trip(", "round(round_trip(",
+            says="Round up", never=["there and back"], part="window"),
     misread("11", "router.p4", "hdr.udp.dst == RESULTS", "hdr.udp.dst >= RESULTS",
             says="at '>=', mends all of it", never=["very frame", "very UDP", "no UDP"], part="mark"),
     misread("11", "router.p4", "hdr.ipv4.ihl != 5", "hdr.ipv4.ihl > 5",
@@ -88,6 +103,8 @@ SLOW = [
     misread("09", F9, "return (total * scale / self.network.workers)", "return (total * scale)",
             says="the sum over all ranks. Divide", part="int8",
             never=["Take the largest", "added in the next step, once"]),
+    misread("09", F9, "self.levels = 127 // network.workers", "self.levels = 63 // network.workers",
+            says="the unit is too large", never=["not from their sum"], part="int8"),
     misread("09", F9, "network.start(gradient)", "network.start(gradient / self.network.workers)",
             says="the mean was divided twice", never=["in another order on each rank"], part="order"),
     misread("10", "controller.py", 'return {"epoch": numbers["epoch"], "root": root}',

@@ -15,7 +15,7 @@ from p4reduce_course.frame.report import TooSlow, Wrong
 from p4reduce_course.sandbox import program
 from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.messages import MessageError, Remote, pack, unpack
-from p4reduce_course.sandbox.process import StudentCode
+from p4reduce_course.sandbox.process import Raised, StudentCode
 from p4reduce_course.sandbox.program import LIMITS as P4_LIMITS
 from p4reduce_course.sandbox.program import StudentProgram, copied
 from tests.support.fresh import in_a_fresh_process
@@ -197,6 +197,18 @@ def test_an_exception_names_the_line_and_the_process_goes_on(tmp_path):
             student.call("f", 0)
         assert wrong.value.finding.where == "student.py, line 2: return 1 // x"
         assert student.call("g") == "here"
+
+
+def test_an_exception_is_of_the_kinds_of_its_base_classes(tmp_path):
+    text = (
+        "class Mine(ValueError):\n    pass\n\n\ndef f(kind):\n    raise {'Mine': Mine, 'TypeError': TypeError}[kind]\n"
+    )
+    (tmp_path / "student.py").write_text(text)
+    with StudentCode(tmp_path / "student.py") as code:
+        for kind, kinds in (("Mine", {"ValueError"}), ("TypeError", {"TypeError"})):
+            with pytest.raises(Raised, match=kind) as raised:
+                code.call("f", kind)
+            assert raised.value.kinds == kinds | {"Exception", "BaseException", "object"}
 
 
 def test_values_go_both_ways(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +17,7 @@ from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep,
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.python_trail import searched
 from p4reduce_course.sandbox.confine import ProcessLimits
-from p4reduce_course.sandbox.process import StudentCode
+from p4reduce_course.sandbox.process import Raised, StudentCode
 
 # Grading of lab 04: exact sums, as fractions, are compared with the values of the student's integers.
 
@@ -28,6 +29,12 @@ _SHOWN: Final = 4
 """most values of a call's array that are shown"""
 _FAR: Final = 1 << 12
 """largest absolute value of a plausible exponent: float64 ends at 2^1024"""
+_WIDE: Final = 62
+"""largest exponent whose power of 2 an integer of 64 bits holds"""
+_FLOATS: Final = range(-1023, 1075)
+"""exponents e with which 2^-e is a float64, neither 0 nor infinite"""
+_PLAIN: Final = 1000
+"""largest absolute value of an exponent with which a factor 2^e is a float64, too"""
 _BESIDE: Final = 1.6
 """largest distance of a value from an integer next to its nearest one, with a margin"""
 _LIMITS: Final = ProcessLimits(cpu_s=30)
@@ -70,6 +77,7 @@ class _Grader:
         self.limit = limit_of(task.personal)
         self.path = str(task.answers / FILE)
         self._call = ""
+        self._type: np.dtype[Any] = np.dtype(np.int64)  # of the last array that came back
 
     def steps(self) -> list[LabStep]:
         return [
@@ -112,6 +120,7 @@ class _Grader:
             raise self._wrong(f"quantize returned {kind}; return an array of integers: .astype(numpy.int64)")
         if integers.shape != values.shape:
             raise self._wrong(f"quantize returned shape {integers.shape} for values of shape {values.shape}")
+        self._type = integers.dtype
         return integers.astype(np.int64)
 
     def _dequantize(self, total: NDArray[np.int64], e: int) -> Floats:
@@ -119,7 +128,14 @@ class _Grader:
         floats = self._asked("dequantize", total, e)
         if not isinstance(floats, np.ndarray) or floats.dtype.kind != "f" or floats.shape != total.shape:
             raise self._wrong("dequantize must return an array of floats, of the same shape")
+        self._type = floats.dtype
         return floats.astype(np.float64)
+
+    def _check_type(self, name: str, wanted: type[np.generic]) -> None:
+        """Raises Wrong unless the last array that came back has a type."""
+        if self._type != wanted:
+            text = f"{name} returned {self._type}; return {wanted.__name__}: .astype(numpy.{wanted.__name__})"
+            raise self._wrong(text)
 
     def _exponent(self, largest: list[float], workers: int) -> int:
         same = len(set(largest)) == 1
@@ -130,7 +146,7 @@ class _Grader:
         if isinstance(e, bool) or not isinstance(e, int):
             shown = f"{e!r}"[:60]
             raise self._wrong(f"common_exponent({largest[:3]}, {workers}) returned {shown}; return an int")
-        if abs(e) > _FAR:
+        if any(largest) and abs(e) > _FAR:
             raise self._wrong(f"common_exponent returned {e}; floats end at 2^1024")
         return e
 
@@ -140,37 +156,63 @@ class _Grader:
         random = self.draws.generator("rounding")
         values = random.normal(0, 1, 200)
         for e in (0, 4, 9):
-            integers, exact = self._quantize(values, e), np.ldexp(values, e)
-            off = np.abs(integers - exact)
-            if (off <= 0.5).all():
-                continue
-            place = int(np.argmax(off))
-            value = f"{values[place]:.6g}"
-            self._call = f"quantize(np.array([{value}]), {e})"
-            message = (
-                f"quantize of {value} with exponent {e} is {integers[place]}; times 2^{e} it is {exact[place]:.4f}"
-            )
-            if np.array_equal(integers, np.trunc(exact).astype(np.int64)):
-                message += ": the fraction was cut off. Round to the nearest: numpy.rint, then .astype"
-            elif np.array_equal(integers, np.floor(exact).astype(np.int64)):
-                message += ": it was rounded down. Round to the nearest: numpy.rint"
-            elif np.array_equal(integers, np.ceil(exact).astype(np.int64)):
-                message += ": it was rounded up. Round to the nearest: numpy.rint"
-            elif off[place] > np.abs(exact).max():
-                message += ": does that type of integers hold it?"
-            elif off[place] < _BESIDE:
-                message += ": an integer beside the nearest one. Round to the nearest: numpy.rint"
-            raise self._wrong(message)
+            self._nearest(values, e)
+        self._check_type("quantize", np.int64)
+        for value in (2.5, 3.5, -2.5, -3.5):
+            sent = int(self._nearest(np.array([value / 8]), 3)[0])
+            if sent % 2:
+                message = f"quantize of {value / 8} with exponent 3 is {sent}; times 2^3 it is {value}, halfway between"
+                message += " two integers: the even one is sent, as common_exponent counts on it. Round with numpy.rint"
+                raise self._wrong(message)
+        shape = 2, 3, 4
+        try:
+            self._nearest(random.normal(0, 1, shape), 9)
+        except Wrong as wrong:
+            raise self._wrong(f"values of shape {shape}: {wrong.finding.said}", wrong.finding.where) from None
+
+    def _nearest(self, values: Floats, e: int, room: float = 0.5) -> NDArray[np.int64]:
+        """Returns the student's integers for values. Raises Wrong unless they are the nearest ones, or that near."""
+        integers, exact = self._quantize(values, e), np.ldexp(values, e)
+        off = np.abs(integers - exact)
+        if (off <= room).all():
+            return integers
+        place = int(np.argmax(off))
+        value, farthest = f"{values.flat[place]:.6g}", float(off.max())
+        self._call = f"quantize(np.array([{value}]), {e})"
+        message = f"quantize of {value} with exponent {e} is {integers.flat[place]}; times 2^{e} it is "
+        message += f"{exact.flat[place]:.4f}"
+        if abs(e) > _WIDE and farthest > _BESIDE:
+            message += f". An integer of 64 bits holds no 2^{abs(e)}: numpy.ldexp multiplies by any power of 2"
+        elif np.array_equal(integers, np.trunc(exact).astype(np.int64)):
+            message += ": the fraction was cut off. Round to the nearest: numpy.rint, then .astype"
+        elif np.array_equal(integers, np.floor(exact).astype(np.int64)):
+            message += ": it was rounded down. Round to the nearest: numpy.rint"
+        elif np.array_equal(integers, np.ceil(exact).astype(np.int64)):
+            message += ": it was rounded up. Round to the nearest: numpy.rint"
+        elif farthest > np.abs(exact).max():
+            message += ": does that type of integers hold it?"
+        elif farthest < _BESIDE:
+            message += ": an integer beside the nearest one. Round to the nearest: numpy.rint"
+        raise self._wrong(message)
 
     def back(self) -> None:
         random = self.draws.generator("back")
         totals = random.integers(-self.limit, self.limit, 200)
         for e in (-5, 0, 12):
-            floats, wanted = self._dequantize(totals, e), np.ldexp(totals.astype(np.float64), -e)
-            if not np.allclose(floats, wanted, rtol=1e-6, atol=0):
-                message = f"dequantize of {totals[0]} with exponent {e} is {float(floats[0])!r}, expected "
-                message += f"{float(wanted[0])!r}"
-                raise self._wrong(f"{message}: a sum s stands for s / 2^e")
+            self._back(totals, e)
+        self._check_type("dequantize", np.float64)
+
+    def _back(self, totals: NDArray[np.int64], e: int) -> None:
+        """Raises Wrong unless the student's floats are those for which some sums stand."""
+        floats, wanted = self._dequantize(totals, e), np.ldexp(totals.astype(np.float64), -e)
+        wrong = np.flatnonzero(~np.isclose(floats, wanted, rtol=1e-6, atol=0))
+        if not wrong.size:
+            return
+        place = int(wrong[0])
+        self._call = f"dequantize(np.array([{totals[place]}]), {e})"
+        message = f"dequantize of {totals[place]} with exponent {e} is {float(floats[place])!r}, expected "
+        message += f"{float(wanted[place])!r}"
+        raise self._wrong(f"{message}: a sum s stands for s / 2^e")
 
     # --- exponent
 
@@ -181,12 +223,17 @@ class _Grader:
         return [float(v) for v in np.abs(random.normal(0, 1, workers)) * scale + scale / 100], workers
 
     def _edges(self) -> Iterator[tuple[float, int]]:
-        """Yields (largest, workers) where n * rint(x) is the limit or just above it, or where only rint(n * x) is."""
+        """Yields (largest, workers) where n * rint(x) is the limit or just above it, or where only rint(n * x) is.
+
+        Where the integers beside x differ in whether their sum fits, x halfway between them comes, too.
+        """
         for workers in range(2, 65):
             most, rest = divmod(self.limit, workers)
             if rest == 0:
                 yield float(most), workers
-            elif 4 * rest >= 3 * workers or 3 * rest < workers:
+                continue
+            yield most + 0.5, workers
+            if 4 * rest >= 3 * workers or 3 * rest < workers:
                 yield most + (0.75 if 4 * rest >= 3 * workers else 0.375), workers
 
     def fits(self) -> None:
@@ -214,10 +261,10 @@ class _Grader:
                 message = (
                     f"worker {place} has {largest[place]:.6g}, the others at most a thousandth; the exponent is {e}"
                 )
-                raise self._wrong(
-                    f"{message}, which suits another worker: {wanted} is the most. Take the largest of all workers, "
-                    "not of one",
-                )
+                if any(e == exponent(value, workers, self.limit) for value in largest):
+                    message += f", which suits another worker: {wanted} is the most. Take the largest of all workers, "
+                    raise self._wrong(f"{message}not of one")
+                raise self._wrong(f"{message}, and {wanted} is the most. The largest of all workers decides alone")
 
     def generous(self) -> None:
         cases = [self._draw("generous", number) for number in range(60)]
@@ -239,19 +286,23 @@ class _Grader:
 
     def refuses(self) -> None:
         for value in (math.nan, math.inf, -math.inf):
-            values = np.array([1.0, value, 2.0])
-            self._call = f"quantize(np.array([1.0, {f'np.{value}'.replace('np.-', '-np.')}, 2.0]), 3)"
+            values, place = np.array([1.0, 2.0, 4.0]), self.draws.integer(f"place of {value}", 0, 2)
+            values[place] = value
+            listed = re.sub("nan|inf", lambda at: f"np.{at[0]}", f"{values.tolist()}")
+            self._call = f"quantize(np.array({listed}), 3)"
             try:
                 integers = self.code.call("quantize", values, 3)
             except Wrong as wrong:
-                if "ValueError" in wrong.finding.said:
+                if isinstance(wrong, Raised) and "ValueError" in wrong.kinds:
                     continue
                 raise self._wrong(f"{wrong.finding.said}. Raise ValueError for {value}", wrong.finding.where) from None
-            shown = integers[1] if isinstance(integers, np.ndarray) else integers
-            message = (
-                f"quantize took {value} and sent {shown}: no integer stands for it, and the error would go unnoticed"
-            )
-            raise self._wrong(f"{message}. Raise ValueError unless numpy.isfinite(values).all()")
+            if isinstance(integers, np.ndarray) and integers.shape != values.shape:
+                message = f"quantize took 3 values, {value} among them, and returned {integers.size}: no"
+            else:
+                shown = integers[place] if isinstance(integers, np.ndarray) else f"{integers!r:.40}"
+                message = f"quantize took {value} and sent {shown}: no"
+            message += " integer stands for it, and the error would go unnoticed. Raise ValueError unless"
+            raise self._wrong(f"{message} numpy.isfinite(values).all()")
 
     def extremes(self) -> None:
         for scale in (1e-30, 1e30, 2.0**-1000, 1.0):
@@ -259,6 +310,8 @@ class _Grader:
             e, wanted = self._exponent(largest, 3), exponent(scale, 3, self.limit)
             if e != wanted:
                 raise self._wrong(f"with {scale:g} as the largest of 3 workers the exponent is {e}, expected {wanted}")
+            if abs(e) <= _PLAIN:
+                self._back(self._nearest(np.array([scale, scale / 3, 0.0]), e, _BESIDE), e)
 
     # --- bound
 
@@ -269,6 +322,8 @@ class _Grader:
             values = random.normal(0, 10.0 ** random.integers(-8, 9), (workers, LANES))
             values[random.random(values.shape) < 0.2] = 0.0
             e = self._exponent([float(v) for v in np.abs(values).max(axis=1)], workers)
+            if e not in _FLOATS:
+                raise self._wrong(f"chunk {number} of {workers} workers: the exponent is {e}, and no float is 2^{-e}")
             total = self._quantize(values, e).sum(axis=0)
             if np.abs(total).max() > self.limit:
                 most = int(np.abs(total).max())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +25,12 @@ FILE: Final = "predict.py"
 NEAR: Final = 0.02
 _AS_NEAR: Final = 0.005
 """margin in comparing ratios, since a run takes a little longer than its formula says"""
+_BELOW, _ABOVE = 0.7, 1.4
+"""windows below and above the least one that fills a link, as shares of it"""
+_WINDOWS: Final = 12
+"""links whose least window is asked for: a ratio that is rounded may be right on some"""
+_CHUNKS: Final = 10
+"""full chunks of a gradient that shows whether a last chunk that is not full counts"""
 _HEADERS: Final = 62
 _GAP: Final = 24
 _TREE: Final = "In a tree each chunk crosses the link of a worker once in each direction, both at the same time"
@@ -114,8 +120,9 @@ class _Grader:
             LabStep("ring", "few workers", lambda: self.ring(1)),
             LabStep("server", "a parameter server", self.server),
             LabStep("window", "the least window that fills the link", self.least),
-            LabStep("window", "a window that is too small", lambda: self.window(1)),
-            LabStep("window", "a window that is large enough", lambda: self.window(40)),
+            LabStep("window", "a window that is too small", lambda: self.window(0.0)),
+            LabStep("window", "a window that is almost large enough", lambda: self.window(_BELOW)),
+            LabStep("window", "a window that is large enough", lambda: self.window(_ABOVE)),
         ]
 
     def _case(self, plan: str, number: int) -> PacketRun:
@@ -140,9 +147,12 @@ class _Grader:
             number = self.code.call(name, *arguments)
         except Wrong as wrong:
             raise Wrong(wrong.finding.said, wrong.finding.where, self._look) from None
-        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-            raise Wrong(f"{name} returned {str(number)[:60]!r}; return a number", self.path, self._look)
-        return float(number)
+        try:
+            if not isinstance(number, bool) and isinstance(number, int | float) and math.isfinite(number):
+                return float(number)
+        except OverflowError:
+            raise Wrong(f"{name} returned {str(number)[:20]}..., which no float holds", self.path, self._look) from None
+        raise Wrong(f"{name} returned {str(number)[:60]!r}; return a number", self.path, self._look)
 
     # --- checks
 
@@ -167,6 +177,13 @@ class _Grader:
             n: "each worker sends its own chunk on its own link: n workers do not share it",
             2 * (n - 1) / n: "that is a ring's; in a tree each chunk crosses a link once in each direction",
         })  # fmt: skip
+        elements = _CHUNKS * case.lanes + 1
+        full = self._number("tree_seconds", n, elements - 1 + case.lanes, case.lanes, case.rate)
+        part = self._number("tree_seconds", n, elements, case.lanes, case.rate)
+        if abs(part - full) > NEAR * full:
+            message = f"tree_seconds of {elements} numbers, {case.lanes} in a chunk, is {part * 1e6:.4g} us, and of "
+            message += f"{_CHUNKS + 1} full chunks {full * 1e6:.4g} us: both are {_CHUNKS + 1} chunks. A last chunk "
+            raise Wrong(f"{message}that is not full counts as one", self.path, self._look)
 
     def ring(self, number: int) -> None:
         case = self._case("ring", number)
@@ -227,12 +244,14 @@ class _Grader:
     # --- window
 
     def least(self) -> None:
-        for number in range(6):
+        cases = list[tuple[float, int, float, float, float]]()
+        for number in range(_WINDOWS):
             lanes = (64, 256)[number % 2]
             rate = (10, 25, 40, 100)[self.draws.integer(f"least {number} rate", 0, 3)] * 1e9
             delay = self.draws.integer(f"least {number} delay", 1, 20) * 1e-6
             frame = (_GAP + _HEADERS + 4 * lanes) * 8 / rate
-            exact = 2 * (frame + delay) / frame
+            cases.append((2 * (frame + delay) / frame, lanes, rate, delay, frame))
+        for exact, lanes, rate, delay, frame in sorted(cases, reverse=True):  # mistakes differ most in long round trips
             predicted = self._number("least_window", lanes, rate, delay)
             if predicted in (math.ceil(exact - 1e-9), math.ceil(exact + 1e-9)):
                 continue
@@ -241,20 +260,27 @@ class _Grader:
                 message += ": a whole number of chunks"
             elif abs(predicted / exact - 8) < NEAR:
                 message += ": eight times: rates are in bits, frames in bytes"
+            elif predicted == math.floor(exact):
+                message += (
+                    f": {exact:.2f} frames fit into a round trip, and {predicted:g} leave the link idle. Round up"
+                )
             elif abs(predicted - delay / frame) <= 3 or abs(predicted - exact / 2) <= 1:
                 message += ": there and back: the round trip has two links and two frames"
             else:
                 message += ": frames that fit into a round trip, rounded up (rate times round trip)"
             raise Wrong(message, self.path, self._look)
 
-    def window(self, times: int) -> None:
+    def window(self, share: float) -> None:
+        """Compares a time; ``share``: of the least window that fills the link, but 2 chunks or more."""
         lanes, rate, delay = 256, (10, 25)[self.draws.integer("window rate", 0, 1)], self.draws.integer("window", 3, 6)
         few = self.draws.integer("few", 2, 4)
         chunks = self.draws.integer("window chunks", 9000, 10000)
-        case = PacketRun("steiner", 4, chunks * lanes, lanes, rate, delay, few * times)
-        predicted = self._number("window_seconds", case.elements, lanes, case.rate, case.delay, case.window or 0)
+        case = PacketRun("steiner", 4, chunks * lanes, lanes, rate, delay)
         trip = 2 * (case.frame + case.delay)
+        case = replace(case, window=max(few, int(share * trip / case.frame)))
+        predicted = self._number("window_seconds", case.elements, lanes, case.rate, case.delay, case.window or 0)
         full, small = chunks * case.frame, chunks * trip / (case.window or 1)
+        idle = 1 - full / small
         actual = seconds(case)
         if abs(predicted - actual) <= NEAR * actual:
             return
@@ -262,9 +288,10 @@ class _Grader:
             f"window_seconds with {case.window} chunks: {predicted * 1e3:.4g} ms, the run took {actual * 1e3:.4g} ms"
         )
         why: Callable[[float], bool] = lambda other: abs(predicted - other) <= NEAR * other  # noqa: E731
-        if times == 1 and why(full):
-            message += f": the link is idle most of the time. {case.window} chunks are sent in each round trip, no more"
-        elif times != 1 and why(small):
+        if idle > 0 and why(full):
+            time = "most of the time" if idle > 1 / 2 else f"{idle:.0%} of the time"
+            message += f": the link is idle {time}. {case.window} chunks are sent in each round trip, no more"
+        elif idle <= 0 and why(small):
             message += ": a link does not send faster than its rate, however many chunks may be on their way"
         elif why(full / 8) or why(full * 8):
             message += ": rates are in bits, frames in bytes"
@@ -274,9 +301,9 @@ class _Grader:
             abs(predicted - bits) < abs(predicted - chunks * 2 * case.delay / (case.window or 1))
         ):
             message += ": rates are in bits, frames in bytes"
-        elif times == 1 and why(chunks * 2 * case.delay / (case.window or 1)):
+        elif idle > 0 and why(chunks * 2 * case.delay / (case.window or 1)):
             message += ": the switch gets a whole frame before it sends one, so the round trip has two frames, too"
-        elif times == 1 and (why(small / 2) or why(chunks * case.delay / (case.window or 1))):
+        elif idle > 0 and (why(small / 2) or why(chunks * case.delay / (case.window or 1))):
             message += ": there and back: the round trip has two links and two frames"
         raise Wrong(message, self.path, f"p4reduce run {case.flags}")
 

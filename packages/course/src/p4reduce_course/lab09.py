@@ -190,6 +190,10 @@ MOST_INT8: Final = 0.3
 """most bytes with int8, in multiples of those of float32"""
 MOST_LOST: Final = 0.04
 """most accuracy that may be lost against float32"""
+_MORE: Final = 2
+"""ranks that some checks add to the student's number"""
+_ORDERS: Final = 2
+"""steps in which gradients become ready in any order"""
 _EQUAL: Final = 15
 """steps after which weights are compared"""
 _SUMS: Final = 127
@@ -202,6 +206,10 @@ _HASTY: Final = 6
 """the same, of a look at changed code"""
 _STRICTER: Final = 0.55
 """share of the errors that a check allows: rounding makes half of them, and a mend must not be a lucky one"""
+_SHRUNK: Final = 200.0
+"""so many times smaller are gradients whose predecessors left larger rounding errors"""
+_AFTER: Final = 6
+"""steps with smaller gradients, in which even fields that are cut off bring all that was left"""
 _LARGE: Final = 40_000
 """elements of a tensor that usually fills a bucket alone"""
 _FEWER: Final = 8
@@ -318,37 +326,49 @@ class _Grader:
             LabStep("int8", _LAST, lambda: self.trained("int8", STEPS)),
         ]
 
-    def _run(self, kind: str, sizes: Sequence[int], steps: int, body: Callable[[LabRank, int], None]) -> RanksRun:
+    def _run(
+        self, kind: str, sizes: Sequence[int], steps: int, body: Callable[[LabRank, int], None], workers: int = 0
+    ) -> RanksRun:
         def all_steps(rank: LabRank) -> None:
             for step in range(steps):
                 body(rank, step)
 
-        return self.ranks.run(self.net, kind, sizes, steps, all_steps)
+        return self.ranks.run(replace(self.net, workers=workers or self.net.workers), kind, sizes, steps, all_steps)
 
     def _means(
         self, kind: str, every: Sequence[Sequence[Sequence[Floats]]]
     ) -> tuple[list[list[list[Floats]]], RanksRun]:
         """Runs the hook on gradients by step, rank and tensor; returns its means by step and rank."""
-        means: list[list[list[Floats]]] = [[[] for _ in range(self.net.workers)] for _ in every]
+        means: list[list[list[Floats]]] = [[[] for _ in step] for step in every]
 
         def body(rank: LabRank, step: int) -> None:
             gradients = every[step][rank.number]
             means[step][rank.number] = rank.backward(gradients, range(len(gradients) - 1, -1, -1))
 
         sizes = [gradient.size for gradient in every[0][0]]
-        return means, self._run(kind, sizes, len(every), body)
+        return means, self._run(kind, sizes, len(every), body, len(every[0]))
 
-    def _drawn(self, name: str, sizes: Sequence[int], steps: int, spread: float = 1.0) -> list[list[list[Floats]]]:
+    def _drawn(self, name: str, sizes: Sequence[int], steps: int, workers: int) -> list[list[list[Floats]]]:
         random = self.draws.generator(name)
         return [
-            [[random.normal(0, spread, size).astype(np.float32) for size in sizes] for _ in range(self.net.workers)]
+            [[random.normal(0, 1, size).astype(np.float32) for size in sizes] for _ in range(workers)]
             for _ in range(steps)
         ]
 
+    def _with_more(self, check: Callable[[int], None]) -> None:
+        """Runs a check with the student's number of ranks, and with more. Raises Wrong."""
+        own, more = self.net.workers, self.net.workers + _MORE
+        check(own)
+        try:
+            check(more)
+        except Wrong as wrong:
+            text = f"with {more} ranks: {wrong.finding.said}. With {own} ranks all was right"
+            raise Wrong(f"{text}: network.workers tells how many there are", wrong.finding.where) from None
+
     # --- mean
 
-    def _exact(self, name: str, steps: int) -> None:
-        every = self._drawn(name, [40, 300, 7], steps)
+    def _exact(self, name: str, steps: int, workers: int) -> None:
+        every = self._drawn(name, [40, 300, 7], steps, workers)
         returned, _ = self._means("mean", every)
         for step, (given, got) in enumerate(zip(every, returned, strict=True)):
             for rank, means in enumerate(got):
@@ -359,15 +379,15 @@ class _Grader:
                         raise Wrong(f"step {step}, rank {rank}, tensor {index}: {reason}", self.path)
 
     def mean(self) -> None:
-        self._exact("mean", 1)
+        self._with_more(lambda workers: self._exact("mean", 1, workers))
 
     def anew(self) -> None:
         try:
-            self._exact("anew", 3)
+            self._exact("anew", 3, self.net.workers)
         except Wrong as wrong:
             text = wrong.finding.said
             with suppress(Wrong):
-                self._exact("anew", 1)
+                self._exact("anew", 1, self.net.workers)
                 text += ". The first step was right: does finish leave something behind?"
             raise Wrong(text, wrong.finding.where) from None
 
@@ -398,15 +418,17 @@ class _Grader:
 
     def order(self) -> None:
         back = backward_of(self.net, self.draws)
-        workers = self.net.workers
+        workers, random = self.net.workers, self.draws.generator("any order")
+        # No time is measured: all tensors change places, so that buckets of any size become full in any order.
+        orders = [[random.permutation(len(back.sizes)).tolist() for _ in range(workers)] for _ in range(_ORDERS)]
         # Element e of tensor i is i + 1 at rank e mod n and 0 at the others: a sum tells which rank gave which tensor.
         given = [
             [np.where(np.arange(size) % workers == rank, index + 1, 0).astype(np.float32) for rank in range(workers)]
             for index, size in enumerate(back.sizes)
         ]
 
-        def body(rank: LabRank, _: int) -> None:
-            means = rank.backward([parts[rank.number] for parts in given], back.orders[rank.number])
+        def body(rank: LabRank, step: int) -> None:
+            means = rank.backward([parts[rank.number] for parts in given], orders[step][rank.number])
             for index, mean in enumerate(means):
                 told = np.rint(mean.astype(np.float64) * workers).astype(np.int64) - 1
                 if (told == index).all():
@@ -423,7 +445,7 @@ class _Grader:
                 )
 
         try:
-            self._run("mean", back.sizes, 1, body)
+            self._run("mean", back.sizes, _ORDERS, body)
         except Wrong:
             self.mean()  # a mean that is wrong even in one order must be repaired first
             raise
@@ -498,41 +520,67 @@ class _Grader:
         return bool(large and np.abs(returned - n * mean).max() <= room)
 
     def headroom(self) -> None:
+        self._with_more(self._headroom)
+
+    def _headroom(self, n: int) -> None:
         random = self.draws.generator("headroom")
         sizes = np.concatenate([np.full(102, 2.5), random.uniform(0.0, 2.5, 202)])
         gradient = (random.choice((-1.0, 1.0), sizes.size) * sizes).astype(np.float32)
-        returned, ran = self._means("int8", [[[gradient] for _ in range(self.net.workers)]])
+        returned, ran = self._means("int8", [[[gradient] for _ in range(n)]])
+        levels = _SUMS // n
         largest = max((call.largest for calls in ran.calls for call in calls), default=0)
         off = max(float(np.abs(means[0] - gradient).max()) for means in returned[0])
-        if off <= self.most * 2.5 / self._levels:
+        if off <= self.most * 2.5 / levels:
             return
         text = f"all ranks have the same numbers from -2.5 to 2.5, and the mean is off by {off:.3g}"
-        if self._is_sum(returned[0][0][0], gradient):
+        if n == self.net.workers and self._is_sum(returned[0][0][0], gradient):
             text += self._divide
-        elif 0 < largest <= self._levels / 2:
-            text += f": no field holds more than {largest}, and {self._levels} fit. The unit follows from the largest"
-            text += " of all ranks' values, not from their sum: each has its own place, at the index of its rank"
-        elif largest * self.net.workers > _SUMS:
-            text += f": a field holds {largest}, and {self.net.workers} of these add up to"
-            text += f" {largest * self.net.workers}, beyond {_SUMS}. It runs over into its neighbour: leave headroom"
+        elif 0 < largest <= levels / 2:
+            text += f": no field holds more than {largest}, and {levels} fit"
+            if abs(largest - levels / n) <= 1:
+                text += ". The unit follows from the largest of all ranks' values, not from their sum: each has its own"
+                text += " place, at the index of its rank"
+            else:
+                text += ": the unit is too large"
+        elif largest * n > _SUMS:
+            text += f": a field holds {largest}, and {n} of these add up to {largest * n}, beyond {_SUMS}. It runs over"
+            text += " into its neighbour: leave headroom"
         raise Wrong(text, self.path)
 
     def scale(self) -> None:
-        random = self.draws.generator("scale")
-        sizes = [10.0 ** (rank - 2) for rank in range(self.net.workers)]
-        ranks = [[-np.abs(random.normal(0, size, 90)).astype(np.float32)] for size in sizes]
-        returned, ran = self._means("int8", [ranks])
+        n, random = self.net.workers, self.draws.generator("scale")
+        self._one_scale(random, range(n))
+        for first in range(1, n):  # another rank is the largest each time, and the smallest has zeros alone
+            self._one_scale(random, [(rank + first) % n for rank in range(n)], zeros=True)
+        self._zeros()
+
+    def _one_scale(self, random: np.random.Generator, ranked: Sequence[int], *, zeros: bool = False) -> None:
+        """Raises Wrong unless means are right where ranks are of different size: ``ranked``, the smallest first."""
+        sizes = {rank: 10.0 ** (place - 2) for place, rank in enumerate(ranked)}
+        ranks = [[-np.abs(random.normal(0, sizes[rank], 90)).astype(np.float32)] for rank in sorted(sizes)]
+        if zeros:
+            ranks[ranked[0]] = [np.zeros(90, np.float32)]
+        try:
+            returned, ran = self._means("int8", [ranks])
+        except Wrong as wrong:
+            if not zeros:
+                raise
+            text = f"all gradients of rank {ranked[0]} are 0, those of others are not: {wrong.finding.said}"
+            raise Wrong(text, wrong.finding.where) from None
         parts = np.array([gradients[0] for gradients in ranks], np.float64)
         unit = np.abs(parts).max() / self._levels
         for rank, means in enumerate(returned[0]):
             off = float(np.abs(means[0] - parts.mean(axis=0)).max())
             if off > self.most * unit:
-                text = f"ranks have gradients of different size, and the mean of rank {rank} is off by {off:.3g}"
+                text = f"ranks have gradients of different size, the largest at rank {ranked[-1]}, and the mean of rank"
+                text += f" {rank} is off by {off:.3g}"
                 if self._is_sum(means[0], parts.mean(axis=0)):
                     raise Wrong(text + self._divide, self.path)
                 if all(call.integers for call in ran.calls[0]):
                     text += ": no rank told the others its largest value. Fields add up only if all have one scale"
                 raise Wrong(f"{text}. Take the largest of all ranks, negative ones by their absolute value", self.path)
+
+    def _zeros(self) -> None:
         ones = [np.ones(5, np.float32)]
         text = "in one step all gradients of a bucket are 0, in the next one all are 1:"
         try:
@@ -564,6 +612,7 @@ class _Grader:
         small = (random.uniform(0.2, 0.4, 63) * random.choice((-1, 1), 63)).astype(np.float32) * unit
         gradient = np.concatenate([np.ones(1, np.float32), small])
         self._comes_later([gradient], _HASTY if self.hasty else _FEW)
+        self._outlasts(gradient)
         if self.hasty:
             return
         small = (random.uniform(0.35, 0.4, _LARGE) * random.choice((-1, 1), _LARGE)).astype(np.float32) * unit
@@ -596,6 +645,33 @@ class _Grader:
             else:
                 text += ": what rounding took away must be added in the next step, once"
             raise Wrong(text, self.path)
+
+    def _outlasts(self, gradient: Floats) -> None:
+        """Raises Wrong unless what one step left comes in steps whose gradients, and so their unit, are far smaller."""
+        less = gradient / np.float32(_SHRUNK)
+        steps = [gradient, *[less] * _AFTER]
+        text = f"in {len(steps)} steps, all but the first with gradients {_SHRUNK:g} times smaller,"
+        same = ". With gradients of one size all was right."
+        both = f"{same} What rounding took away may be larger than the next gradient: leave headroom for both"
+        try:
+            returned, ran = self._means("int8", [[[step] for _ in range(self.net.workers)] for step in steps])
+        except Wrong as wrong:
+            raise Wrong(f"{text} {wrong.finding.said}{both}", wrong.finding.where) from None
+        total = np.array([step[0][0] for step in returned], np.float64).sum(axis=0)
+        wanted = np.array(steps, np.float64).sum(axis=0)
+        off = np.abs(total - wanted)
+        if off.max() <= self.most * 2 * np.abs(less).max() / self._levels:
+            return
+        place = int(np.argmax(off))
+        text += f" those of one weight add up to {wanted[place]:.3g}, its means to {total[place]:.3g}"
+        largest = max((call.largest for call in ran.calls[0]), default=0)
+        if largest * self.net.workers > _SUMS:
+            text += f": a field holds {largest}, and {self.net.workers} of these run over into their neighbours{both}"
+        else:
+            text += (
+                f"{same} Is what rounding took away kept as a number, and not in units, which change with the scale?"
+            )
+        raise Wrong(text, self.path)
 
 
 def _parameters(draws: Draws) -> Mapping[str, str]:

@@ -254,7 +254,7 @@ class Ranks:
             try:
                 cluster.run_threads(rank_of)
             except ClusterError as error:
-                raise Wrong(_disagreement(ranks, str(error)), str(self._file)) from None
+                raise Wrong(_disagreement(ranks, str(error), len(sizes)), str(self._file)) from None
             cluster.carrier.drain()
             links = cluster.carrier.network.fabric.links
             busiest = max(links[hop].bytes for hop in links)
@@ -341,12 +341,14 @@ def fields(words: NDArray[np.int32]) -> NDArray[np.int64]:
     return octets.astype(np.int64) - 128
 
 
-def _disagreement(ranks: Mapping[int, LabRank], error: str) -> str:
-    """Returns a text about the first call in which the ranks differ."""
+def _disagreement(ranks: Mapping[int, LabRank], error: str, tensors: int) -> str:
+    """Returns a text about the first call in which the ranks differ; one tensor has one order."""
     logs = {number: rank.calls for number, rank in sorted(ranks.items())}
     advice = (
         "Gradients become ready in another order on each rank, calls must not: "
         "start bucket k only when it is full and bucket k - 1 has been started"
+        if tensors > 1
+        else "Calls follow from the sizes of the tensors, not from what is in them"
     )
     shortest = min(len(log) for log in logs.values())
     for place in range(shortest):
@@ -354,7 +356,9 @@ def _disagreement(ranks: Mapping[int, LabRank], error: str) -> str:
         other = next((number for number, kind in kinds.items() if kind != kinds[0]), None)
         if other is not None:
             text = f"call {place} of rank 0 has {kinds[0]}, that of rank {other} has {kinds[other]}"
-            return f"{text}: the ranks call in different orders. {advice}"
+            return (
+                f"{text}: the ranks {'call in different orders' if tensors > 1 else 'make different calls'}. {advice}"
+            )
     if "left the group" in error:
         short = next(number for number, log in logs.items() if len(log) == shortest)
         text = f"rank {short} made {shortest} calls, and others wait for it to make one more"

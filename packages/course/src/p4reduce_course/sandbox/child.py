@@ -162,7 +162,8 @@ def _problem(error: BaseException, folder: Path) -> dict[str, Any]:
         where = f"{Path(error.filename).name}, line {error.lineno}: {(error.text or '').strip()}"
     text = str(error)[:2000]
     kind = type(error).__name__
-    return {"problem": f"{kind}: {text}" if text else kind, "where": where, "kind": kind}
+    kinds = [base.__name__ for base in type(error).__mro__ if base.__module__ == "builtins"]
+    return {"problem": f"{kind}: {text}" if text else kind, "where": where, "kind": kind, "kinds": kinds}
 
 
 if __name__ == "__main__":

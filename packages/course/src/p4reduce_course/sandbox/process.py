@@ -45,6 +45,19 @@ class NoAnswer(Exception):
     """A service has no answer: the call of the student's code ends, and what its lines did is kept."""
 
 
+class Raised(Wrong):
+    """Raised for an exception of the student's code.
+
+    Attributes:
+        kinds: names of the exception's class and its base classes, as far as Python has them built in.
+    """
+
+    def __init__(self, said: str, where: str, kinds: Sequence[str]) -> None:
+        """Takes what happened, where, and the kinds."""
+        super().__init__(said, where)
+        self.kinds = frozenset(kinds)
+
+
 class GraderProcess(Protocol):
     """A process that the grader has started, with the methods of ``subprocess.Popen``."""
 
@@ -250,7 +263,9 @@ class Apart(Closable, ABC):
         if "missing" in message:
             raise Wrong(f"{file} has no function {name}: keep the names of the skeleton", str(self.file))
         if "problem" in message:
-            raise Wrong(_explained(message, name), str(message.get("where") or self.file))
+            kinds = message.get("kinds")
+            names = [str(kind) for kind in kinds] if isinstance(kinds, list) else []
+            raise Raised(_explained(message, name), str(message.get("where") or self.file), names)
         if "value" not in message:
             raise Wrong(f"{file} wrote into the grader's pipe; leave descriptors 3 and 4 alone", str(self.file))
         return message["value"]

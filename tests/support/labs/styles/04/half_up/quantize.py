@@ -10,7 +10,8 @@ def quantize(values, exponent):
     scaled = np.ldexp(np.asarray(values, dtype=float), exponent)
     if np.isnan(scaled).any() or np.isinf(scaled).any():
         raise ValueError
-    return np.floor(scaled + 0.5).astype("int64")
+    up = np.floor(scaled + 0.5)
+    return (up - ((up - scaled == 0.5) & (up % 2 == 1))).astype("int64")
 
 
 def dequantize(total, exponent):
