@@ -3,6 +3,15 @@
 from tests.support.labs import Mutant
 
 PARENT = {"port": "3", "mac": "02:00:0a:80:00:03", "ip": "10.128.0.3", "udp": "9400"}.items()
+ADDRESSES = "  # Whose addresses"
+
+
+def too_many(port: int, ip: str, action: str) -> str:
+    """One more entry of table peer, in front of those of table replica."""
+    match = f"{{ingress_port: {port}, hdr.ipv4.src: {ip}, job: 1, epoch: 0}}"
+    return f"  - table: peer\n    match: {match}\n    action: {action}\n{ADDRESSES}"
+
+
 MUTANTS = [
     Mutant("full too small", "leaf1.yaml", "full: 0b11", "full: 0b01", ("leaf1 answered after h1", "full is 0b1")),
     Mutant("one bit for two", "leaf1.yaml", "bit_: 0b10", "bit_: 0b01", ("h2 and h1 share the bit 0b1",)),
@@ -49,10 +58,57 @@ MUTANTS = [
     Mutant(
         "an entry for another port",
         "leaf1.yaml",
-        "  # Whose addresses",
-        "  - table: peer\n    match: {ingress_port: 2, hdr.ipv4.src: 10.0.0.1, job: 1, epoch: 0}\n    action: child\n"
-        "    params: {bit_: 0b01, lowest: 1}\n  # Whose addresses",
+        ADDRESSES,
+        too_many(2, "10.0.0.1", "child\n    params: {bit_: 0b01, lowest: 1}"),
         ("was taken in",),
+        "leaf1",
+    ),
+    Mutant(
+        "the parent at a child's port",
+        "leaf1.yaml",
+        ADDRESSES,
+        too_many(2, "10.128.0.3", "parent"),
+        ("an entry for 10.128.0.3 at port 2: root is behind port 3",),
+        "leaf1",
+    ),
+    Mutant(
+        "no neighbour at the parent's port",
+        "leaf1.yaml",
+        ADDRESSES,
+        too_many(3, "10.0.0.3", "child\n    params: {bit_: 0b100, lowest: 0}"),
+        ("an entry for 10.0.0.3 at port 3: leaf1 has no such neighbour",),
+        "leaf1",
+    ),
+    Mutant(
+        "a child at a port without a neighbour",
+        "leaf1.yaml",
+        ADDRESSES,
+        too_many(5, "10.0.0.1", "child\n    params: {bit_: 0b01, lowest: 1}"),
+        ("an entry for 10.0.0.1 at port 5: h1 is behind port 1",),
+        "leaf1",
+    ),
+    Mutant(
+        "the root as its own parent",
+        "root.yaml",
+        ADDRESSES,
+        too_many(3, "10.128.0.3", "parent"),
+        ("an entry for 10.128.0.3 at port 3: that is root",),
+        "root",
+    ),
+    Mutant(
+        "a child at two ports of the root",
+        "root.yaml",
+        ADDRESSES,
+        too_many(3, "10.128.0.1", "child\n    params: {bit_: 0b01, lowest: 1}"),
+        ("an entry for 10.128.0.1 at port 3: leaf1 is behind port 1",),
+        "root",
+    ),
+    Mutant(
+        "two addresses",
+        "leaf1.yaml",
+        "    action: is_local\n",
+        "    action: is_local\n  - table: local_address\n    match: {hdr.ipv4.dst: 10.128.0.3}\n    action: is_local\n",
+        ("local_address has an entry for 10.128.0.3, which is not leaf1's address",),
         "leaf1",
     ),
     Mutant(

@@ -40,6 +40,9 @@ MISREAD = [
     misread("02", P2, "if (hdr.value.isValid()) {", "if (!hdr.value.isValid()) {",
             says="was not run for it", never=["setValid() is missing"]),
     misread("02", P2, "hdr.hop.flags[0:0]", "hdr.hop.flags[3:3]", says="see part parser", never=[INVALID]),
+    misread("02", P2, "                hdr.value.total = hdr.hop.seq;", "                fill();",
+            also=[("apply {\n      ", "action fill() { hdr.value.total = hdr.hop.seq + 1; }\n    apply {\n      ")],
+            says="A change in line 46 alone, at '1', mends", never=[INVALID, "Set it valid first", "undefined"]),
     misread("03", P3, "sums3.write(slot, hdr.sum.lane3);", "sums2.write(slot, hdr.sum.lane3);",
             says="look at what was written to sums2", never=[OLD_SUM, FORGOTTEN]),
     misread("03", P3, "hdr.sum.lane1 = hdr.sum.lane1 + sum;", "hdr.sum.lane1 = sum;",
@@ -98,6 +101,9 @@ MISREAD = [
             says="A change in line 73 alone", never=["ever sent by the second way"], part="detour"),
 ]  # fmt: skip
 SLOW = [
+    misread("02", P2, "        packet.extract(hdr.value);\n        transition accept;",
+            "        transition select(hdr.hop.flags[0:0]) { 1: parse_value; default: accept; }",
+            says="state parse_value leads to itself again", never=["select on hop.flags", "pipe"], part="parser"),
     misread("07", "controller.py", '"generation": fresh("generation", 1)', '"generation": 0',
             says="marks unused slots", part="jobs"),
     misread("09", F9, "return (total * scale / self.network.workers)", "return (total * scale)",

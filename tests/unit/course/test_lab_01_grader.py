@@ -188,6 +188,15 @@ def test_an_entry_too_many_lets_a_stranger_in(answers):
     assert "tables[" in finding.where
 
 
+@pytest.mark.parametrize("answer", ["7" * 5000, "0x" + "7" * 50_000, "3" + 200 * " " + "4", "٣" * 5000])
+def test_an_answer_of_thousands_of_digits_is_wrong_and_costs_no_other(answer, answers):
+    path = answers / "answers.yaml"
+    path.write_text(path.read_text().replace("packet_3_leaves_by: 3", f"packet_3_leaves_by: {answer}"))
+    (found,) = failures(grade(answers, only=["questions"]))
+    assert "packet_3_leaves_by" in found.title
+    assert "is not right" in found.finding.said
+
+
 def test_a_group_with_far_too_many_copies(answers):
     many = "".join(f"      - {{port: 1, rid: {rid}}}\n" for rid in range(3, 100))
     spoil(answers, "root", "      - {port: 2, rid: 2}\n", "      - {port: 2, rid: 2}\n" + many)

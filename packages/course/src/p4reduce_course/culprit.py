@@ -153,7 +153,7 @@ def in_p4(
     step: LabStep,
     ran: Sequence[tuple[Iterable[int], bool]],
     likely: Iterable[int],
-    anew: Callable[[StudentProgram, Compiled], Sequence[LabStep]],
+    anew: Callable[[StudentProgram, Compiled, str], Sequence[LabStep]],
 ) -> str:
     """Returns a sentence about the place in a P4 program that fails a check; empty if no change helps.
 
@@ -171,7 +171,7 @@ def in_p4(
 
         def mends(text: str) -> bool:
             compilation = program.compile(text)
-            every = [] if compilation.parts is None else anew(program, compilation)
+            every = [] if compilation.parts is None else anew(program, compilation, text)
             soonest = [new_step for new_step in every if new_step.title in (step.title, FAILED)]
             return bool(every) and passes(soonest) and passes(every)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ from p4reduce_course.frame.likeness import without_comments
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.p4 import P4Bench, compiled, look
 from p4reduce_course.sandbox.program import Compiled, FrameAnswer, Parts, StudentProgram
+from p4reduce_course.sandbox.trail import TrailStep
 from p4reduce_course.trail import Departure, Trail
 
 # The frames of lab 02, made by a reference that knows nothing of P4: numbers packed into bytes.
@@ -81,6 +83,7 @@ class FrameCase:
     Attributes:
         kind: ``other``, ``value``, ``bare`` or ``cut``.
         expected: (port, frame); None: dropped.
+        port: the port by which it comes.
     """
 
     kind: str
@@ -88,56 +91,115 @@ class FrameCase:
     expected: tuple[int, bytes] | None
     hop: Mapping[str, int]
     total: int | None
+    port: int = 1
 
 
 def cases(layout: Layout, draws: Draws) -> list[FrameCase]:
     """Returns twenty frames: the first two with small numbers, the last two with ``hops`` at its maximum.
 
-    Nine have a value, six have none, three are of other types, two are cut short.
+    Seven have a value, six have none, three are of other types, four are cut short: two in ``hop``, one in ``value``
+    and one in front of it.
     """
     random = draws.generator("frames")
 
     def number(bits: int) -> int:
         return int(random.integers(0, 1 << bits))
 
+    others = iter((layout.ether_type ^ 1 << number(3), layout.ether_type ^ 1 << 8 + number(3), 0x0800))
+    cuts = iter((number(3), HOP_BYTES + int(random.integers(1, VALUE_BYTES)), HOP_BYTES, HOP_BYTES - 1))
     drawn: list[FrameCase] = []
     for place in range(20):
         payload = random.bytes(number(5))
         hop = {name: number(width) for name, width in layout.fields}
         kind = ("value", "bare", "other", "value", "bare", "cut", "value")[place % 7] if place < 18 else "value"
-        total = number(32)
+        total, port = number(32), number(3) + 1
         if place < 2:
-            payload, total = b"payload.", 1000
+            payload, total, port = b"payload.", 1000, 1
             hop = {"kind": 1, "flags": 4, "hops": 7, "worker": 3, "seq": 100}
+        elif place in (13, 17):
+            kind = "cut"
         elif place >= 18:
             kind, total = ("bare", "value")[place - 18], 0xFFFFFFFF
             hop |= {"hops": 255}
         if kind == "other":
-            other = layout.ether_type ^ (1 << number(3))
-            data = layout.frame(None, None, random.bytes(20), other)
-            drawn.append(FrameCase(kind, data, (layout.other_port, data), {}, None))
+            data = layout.frame(None, None, random.bytes(20), next(others))
+            drawn.append(FrameCase(kind, data, (layout.other_port, data), {}, None, port))
             continue
         hop["flags"] = hop["flags"] & 0b1110 | (kind != "bare")
         grown = {**hop, "hops": hop["hops"] + 1 & 0xFF, "flags": hop["flags"] | 1}
         if kind == "cut":
-            whole = layout.frame(hop, None if len(drawn) == 5 else total, b"")  # the first one is cut within the hop
-            data = whole[: len(whole) - 1 - number(3)]
-            drawn.append(FrameCase(kind, data, None, hop, total))
+            data = layout.frame(hop, total, b"")[: len(ETHERNET) + 2 + next(cuts)]
+            drawn.append(FrameCase(kind, data, None, hop, total, port))
         elif kind == "value":
             data = layout.frame(hop, total, payload)
             out = layout.frame(grown, total + hop["worker"] & 0xFFFFFFFF, payload)
-            drawn.append(FrameCase(kind, data, (layout.hop_port, out), hop, total))
+            drawn.append(FrameCase(kind, data, (layout.hop_port, out), hop, total, port))
         else:
-            data = layout.frame(hop, None, payload)
-            drawn.append(FrameCase(kind, data, (layout.hop_port, layout.frame(grown, hop["seq"], payload)), hop, None))
+            data, out = layout.frame(hop, None, payload), layout.frame(grown, hop["seq"], payload)
+            drawn.append(FrameCase(kind, data, (layout.hop_port, out), hop, None, port))
     return drawn
+
+
+# What the specification leaves undefined, made visible in changed texts of a program.
+
+
+_GIVEN_UP: Final = "given_up_"
+_REJECTED: Final = "NoMatch"
+_STALE: Final = 0x5EED5EED
+
+
+def rejecting(text: str) -> str:
+    """Returns a program in which a frame that ends in `reject` has the error NoMatch; the text itself: none can."""
+    text = without_comments(text)
+    ends = re.compile(r"(?<=:)\s*reject\b|(?<=\btransition)\s+reject\b")
+    changed = ends.sub(f" {_GIVEN_UP}", text)
+    bodies = [(at.end(), block_end(changed, at.end())) for at in re.finditer(r"\bstate\s+\w+\s*\{", changed)]
+    for begin, end in reversed(bodies):
+        if not re.search(r"\btransition\b", changed[begin:end]):  # it ends in reject
+            changed = f"{changed[:end]} transition {_GIVEN_UP}; {changed[end:]}"
+    if changed == text:
+        return text
+    state = f"state {_GIVEN_UP} {{ verify(false, error.{_REJECTED}); transition accept; }}"
+    return re.sub(r"\bstate\s+start\b", lambda at: f"{state} {at[0]}", changed)
+
+
+def block_end(text: str, begin: int) -> int:
+    """Returns the place of the bracket that closes a block; ``begin``: behind the one that opens it."""
+    depth = 1
+    for at in re.finditer(r"[{}]", text[begin:]):
+        depth += 1 if at[0] == "{" else -1
+        if depth == 0:
+            return begin + at.start()
+    return len(text)
+
+
+def stale(text: str, fields: Sequence[tuple[str, int]]) -> str:
+    """Returns a program in which `value` holds other numbers than 0 until it is written to.
+
+    ``fields``: the header's fields.
+    """
+
+    def filled(header: str, before: str = "") -> str:
+        writes = "".join(f" {header}.{name} = {bits}w{_STALE % (1 << bits)};" for name, bits in fields)
+        return f"if (!{header}.isValid()) {{ {before}{writes} }}"
+
+    text = re.sub(
+        r"((?:\w+\.)+value)\s*\.\s*setValid\s*\(\s*\)\s*;",
+        lambda at: filled(at[1], f"{at[1]}.setValid();"),
+        without_comments(text),
+    )
+    blocks = re.search(r"\bV1Switch\s*\(\s*\w+\s*\([^,]*,[^,]*,\s*(\w+)", text)
+    name = re.escape(blocks[1]) if blocks else ""
+    begins = re.search(rf"\bcontrol\s+{name}\s*\(\s*inout\s+\w+\s+(\w+).*?\bapply\s*\{{", text, re.S)
+    return text if begins is None else f"{text[: begins.end()]} {filled(f'{begins[1]}.value')} {text[begins.end() :]}"
 
 
 # Grading of lab 02: fields, states, rules, bytes.
 
 
 FILE: Final = "header.p4"
-_BYTES: Final = {"ethernet": 14, "hop": HOP_BYTES, "value": VALUE_BYTES}
+_ENDLESS: Final = "ParserTimeout"
+"""the switch's error for a parser that does not end"""
 
 
 def grade(task: GradingTask) -> Iterator[Check]:
@@ -154,11 +216,13 @@ class _Grader:
         self.layout = Layout.of(task.personal)
         self.cases = cases(self.layout, task.hidden)
         self.parts: Parts | None = None
+        self.text = ""  # of the program that is graded
+        self._runs = ""  # the text that the process runs: the program's, or a changed one
 
     def steps(self) -> list[LabStep]:
-        def anew(program: StudentProgram, compilation: Compiled) -> list[LabStep]:
+        def anew(program: StudentProgram, compilation: Compiled, text: str) -> list[LabStep]:
             other = _Grader(self.task, program)
-            other.parts = compilation.parts
+            other.parts, other.text, other._runs = compilation.parts, text, text
             return other.checks()
 
         return [
@@ -172,7 +236,7 @@ class _Grader:
         return [
             LabStep("parser", "hop is found by its EtherType", self.finds_hop),
             LabStep("parser", "value is found where bit 0 of flags is 1, and only there", self.finds_value),
-            LabStep("parser", "what the select does not name is accepted", self.accepts),
+            LabStep("parser", "every frame that is not cut short is accepted", self.accepts),
             LabStep("rules", "hops grows by one, and frames leave by their port", self.counts),
             LabStep("rules", "total grows by worker", self.adds),
             LabStep("rules", "a frame without a value gets one, and says so", self.puts_in),
@@ -189,6 +253,7 @@ class _Grader:
     def compile(self) -> None:
         try:
             self.parts = compiled(self.task, FILE, self.program)
+            self.text = self._runs = self.path.read_text("utf-8")
         except Wrong as wrong:
             self._written(wrong)
             raise
@@ -221,7 +286,7 @@ class _Grader:
     def _compare(self, declared: list[tuple[str, int]]) -> None:
         """Raises Wrong if the fields are not those of the student's hop."""
         wanted = list(self.layout.fields)
-        show = look(self.path, 1, next(case for case in self.cases if case.kind == "value").frame)
+        show = self._show(next(case for case in self.cases if case.kind == "value"))
         for number, ((name, bits), have) in enumerate(zip(wanted, declared + [("", 0)] * 5, strict=False), start=1):
             if have == (name, bits):
                 continue
@@ -248,15 +313,18 @@ class _Grader:
 
     # --- frames
 
-    def _place(self, step: LabStep, anew: Callable[[StudentProgram, Compiled], list[LabStep]]) -> str:
+    def _show(self, case: FrameCase) -> str:
+        return look(self.path, case.port, case.frame)
+
+    def _place(self, step: LabStep, anew: Callable[[StudentProgram, Compiled, str], list[LabStep]]) -> str:
         """Returns the place of the mistake, or else what the first wrong frame did."""
         assert self.parts is not None  # noqa: S101
         for case in self.cases:
-            bench = P4Bench(self.program, self.parts)
-            if wrong := self._deviation(case, bench.send(1, case.frame)):
-                trail = Trail(
-                    self.path.read_text("utf-8"), bench.trails([(1, case.frame)]), [""], skeleton_of(self.task, FILE)
-                )
+            answer = self._send(case)
+            if answer.parser_error == _ENDLESS:
+                return ""  # the finding says it; each try would take as many steps
+            if wrong := self._deviation(case, answer):
+                trail = Trail(self.text, [self._trail(case)], [""], skeleton_of(self.task, FILE))
                 where = trail.where(wrong)
                 return in_p4(self.task, FILE, step, self._ran(), trail.lines, anew) or where
         return in_p4(self.task, FILE, step, self._ran(), (), anew)
@@ -292,27 +360,58 @@ class _Grader:
         played = [answer for kind in dict.fromkeys(kinds) for _, answer, _ in self._each(kind)]
         return [(answer.lines, answer.sent != due) for answer, due in zip(played, wanted, strict=True)]
 
-    def _each(self, *kinds: str) -> Iterator[tuple[FrameCase, FrameAnswer, str]]:
-        assert self.parts is not None  # noqa: S101
+    def _each(self, *kinds: str, text: str = "") -> Iterator[tuple[FrameCase, FrameAnswer, str]]:
+        """Yields frames, each sent to a new switch, and the commands that trace them; ``text``: to another program."""
         for case in self.cases:
             if case.kind in kinds:
-                yield case, P4Bench(self.program, self.parts).send(1, case.frame), look(self.path, 1, case.frame)
+                yield case, self._send(case, text), self._show(case)
+
+    def _send(self, case: FrameCase, text: str = "") -> FrameAnswer:
+        with closing(self._bench(text)) as bench:
+            return bench.send(case.port, case.frame)
+
+    def _trail(self, case: FrameCase) -> list[TrailStep]:
+        with closing(self._bench()) as bench:
+            return bench.trails([(case.port, case.frame)])[0]
+
+    def _bench(self, text: str = "") -> P4Bench:
+        """Returns a new switch, with the program or with another text."""
+        assert self.parts is not None  # noqa: S101
+        text = text or self.text
+        if text != self._runs:
+            self._runs = text
+            self.program.compile(text)
+        return P4Bench(self.program, self.parts)
+
+    def _compiles(self, text: str) -> bool:
+        """Returns whether a changed text of the program is one, too."""
+        self._runs = text
+        return self.program.compile(text).parts is not None
 
     def finds_hop(self) -> None:
         for _, answer, show in self._each("value", "bare"):
             if "hop" not in answer.extracted:
                 message = f"a frame of EtherType {self.layout.ether_type:#06x} came, and no state extracted hop"
                 raise Wrong(f"{message}: let start select parse_hop for it", str(self.path), show)
-        for _, answer, show in self._each("other"):
+        for case, answer, show in self._each("other"):
             if "hop" in answer.extracted:
-                message = (
-                    "a frame of another EtherType was parsed as if it had a hop: select on hdr.ethernet.ether_type"
-                )
+                message = "a frame of another EtherType was parsed as if it had a hop: "
+                message += f"0x{case.frame[len(ETHERNET) :][:2].hex()}. Select on the whole hdr.ethernet.ether_type"
                 raise Wrong(message, str(self.path), show)
+
+    def _ends(self, answer: FrameAnswer, show: str) -> None:
+        if answer.parser_error == _ENDLESS:
+            text = without_comments(self.text)
+            states = list(re.finditer(r"\bstate\s+(\w+)\s*\{", text))
+            own = [at[1] for at in states if re.search(rf"\b{at[1]}\b", text[at.end() : block_end(text, at.end())])]
+            message = "a frame with a hop never came out of the parser: "
+            message += f"state {own[0]} leads to itself again" if own else "its states lead in a circle"
+            raise Wrong(message, str(self.path), show)
 
     def finds_value(self) -> None:
         for case, answer, show in self._each("value", "bare"):
             flags = case.hop["flags"]
+            self._ends(answer, show)
             if case.kind == "value" and "value" not in answer.extracted:
                 message = f"flags are {flags:#06b}, bit 0 is 1, and no state extracted value: select on hop.flags[0:0]"
                 raise Wrong(message, str(self.path), show)
@@ -325,28 +424,35 @@ class _Grader:
         other, bare = (next(case for case in self.cases if case.kind == kind) for kind in ("other", "bare"))
         for state, open_ended in self.parts.states.items():
             if open_ended:
-                show = look(self.path, 1, (other if state == "start" else bare).frame)
                 message = (
                     f"the select of {state} has no default. P4 ends such a frame with the error NoMatch; this "
                     "switch lets it through, others lose it. Write default: accept"
                 )
-                raise Wrong(message, str(self.path), show)
-        if re.search(r"\b(default|_)\s*:\s*reject\b", without_comments(self.path.read_text("utf-8"))):
-            message = (
-                "default: reject gives up frames that are right: of other EtherTypes, or without a value. This switch "
-                "lets them through, others drop them. Write default: accept"
-            )
-            raise Wrong(message, str(self.path), f"grep -n reject {self.path}")
+                raise Wrong(message, str(self.path), self._show(other if state == "start" else bare))
+        self._given_up()
         for case, answer, show in self._each("other"):
             if answer.sent != (case.expected,):
                 message = "a frame of another EtherType did not go on unchanged by port "
                 message += f"{self.layout.other_port}: default: accept in start, and nothing else changes it"
                 raise Wrong(message, str(self.path), show)
 
+    def _given_up(self) -> None:
+        """Raises Wrong if a frame that is right ends in `reject`, through which this switch lets it go on."""
+        text = rejecting(self.text)
+        if text == without_comments(self.text) or not self._compiles(text):
+            return
+        whats = {"other": "of another EtherType", "bare": "without a value", "value": "with a value"}
+        for case, answer, show in self._each(*whats, text=text):
+            if answer.parser_error == _REJECTED:
+                message = f"a frame {whats[case.kind]} ends in reject. This switch lets it through, others drop it"
+                raise Wrong(f"{message}. Write accept for what is right", str(self.path), show)
+
     def _left(self, answer: FrameAnswer, show: str) -> bytes:
         """Returns the frame that left by the right port. Raises Wrong if there is none."""
+        self._ends(answer, show)
         if not answer.sent:
-            raise Wrong("a frame with a hop was dropped", str(self.path), show)
+            error = f": the parser ended with error {answer.parser_error}" if answer.parser_error else ""
+            raise Wrong(f"a frame with a hop was dropped{error}", str(self.path), show)
         port, data = answer.sent[0]
         if len(answer.sent) > 1 or port != self.layout.hop_port:
             message = (
@@ -361,8 +467,10 @@ class _Grader:
         if name not in answer.emitted:
             self._never(name, show)
             raise Wrong(f"{name} came and did not leave: it is not valid any more", str(self.path), show)
-        start = sum(_BYTES[other] for other in answer.emitted[: answer.emitted.index(name)])
-        return data[start : start + _BYTES[name]]
+        assert self.parts is not None  # noqa: S101
+        parts = {header: sum(bits for _, bits in fields) // 8 for header, fields in self.parts.headers.items()}
+        start = sum(parts.get(other, 0) for other in answer.emitted[: answer.emitted.index(name)])
+        return data[start : start + parts[name]]
 
     def _hop(self, answer: FrameAnswer, show: str) -> dict[str, int]:
         return self.layout.unpacked(self._emitted("hop", answer, show))
@@ -422,7 +530,7 @@ class _Grader:
             if "value" not in answer.emitted:
                 self._never("value", show)
                 message = "the frame had no value and left without one: hdr.value.setValid() is missing"
-                if "setValid" in without_comments(self.path.read_text("utf-8")):
+                if "setValid" in without_comments(self.text):
                     message = "the frame had no value and left without one: hdr.value.setValid() was not run for it"
                     message += ", it belongs where hdr.value.isValid() is false"
                 raise Wrong(message, str(self.path), show)
@@ -436,11 +544,8 @@ class _Grader:
                     message += "hdr.value.isValid() once, before you change it, and use else"
                 elif total == worker:
                     message += ": that is worker"
-                elif self._reads_what_is_not_there():
-                    message += (
-                        ": fields of a header that is not valid hold nothing. Set it valid first, then write total, "
-                        "and read nothing from it before"
-                    )
+                else:
+                    message += self._undefined(case, total)
                 raise Wrong(message, str(self.path), show)
             flags, wanted = self._hop(answer, show)["flags"], case.hop["flags"] | 1
             if flags != wanted:
@@ -449,33 +554,49 @@ class _Grader:
                 )
                 why = "set bit 0 alone, the others stay" if flags & 1 else "the next switch would not find the value"
                 raise Wrong(f"{message}{wanted:#06b}: {why}", str(self.path), show)
+        for case, answer, show in list(self._each("bare")):  # one text after the other: each is compiled anew
+            if why := self._undefined(case, self._total(answer, show)):
+                message = "the frame had no value; total left as seq only because this switch begins with 0"
+                raise Wrong(f"{message}{why}", str(self.path), show)
 
-    def _reads_what_is_not_there(self) -> bool:
-        """Returns whether the program writes to an invalid value, or computes a total from an earlier total."""
-        text = without_comments(self.path.read_text("utf-8"))
-        written = re.findall(r"hdr\.value\.(setValid\(\)|total\s*=[^;=]*)", text)
-        fresh = False
-        for statement in written:
-            fresh |= statement.startswith("setValid")
-            if (
-                not statement.startswith("setValid")
-                and ("seq" in statement)
-                and (not fresh or "value.total" in statement)
-            ):
-                return True
-        return False
+    def _undefined(self, case: FrameCase, total: int) -> str:
+        """Returns how ``total`` of a frame depends on what was there before it was written; empty if it does not."""
+        assert self.parts is not None  # noqa: S101
+        text = stale(self.text, self.parts.headers["value"])
+        if text != self._runs and not self._compiles(text):
+            return ""
+        answer = self._send(case, text)
+        if "value" not in answer.emitted or self._total(answer, "") == total:
+            return ""
+        valid = written = False
+        for step in self._trail(case):
+            if not written and any(name == "value.total" for name, _ in step.reads):
+                return f": line {step.line} reads it before it was written, which is undefined. Write seq to it first"
+            if step.kind in ("set", "read") and step.name == "value.isValid()":
+                valid = bool(step.after)
+            elif step.kind in ("set", "read") and step.name == "value.total":
+                if not valid:
+                    message = f": line {step.line} writes it, and fields of a header that is not valid hold nothing"
+                    return f"{message}. Set it valid first, then write total"
+                written = True
+        return ": before it was written it is undefined. Write seq to it first"
 
     # --- deparser
 
     def emits(self) -> None:
         assert self.parts is not None  # noqa: S101
-        show = look(self.path, 1, next(case for case in self.cases if case.kind == "value").frame)
-        for name in ("hop", "value"):
+        show = self._show(next(case for case in self.cases if case.kind == "value"))
+        wire = ["ethernet", "hop", "value"]
+        for name in wire[1:]:
             self._never(name, show)
-        if self.parts.deparser != ["ethernet", "hop", "value"]:
+        if [name for name in self.parts.deparser if name in wire] != wire:
             order = ", ".join(self.parts.deparser)
             message = f"headers are emitted in the order {order}; the wire has ethernet, hop, value"
             raise Wrong(message, str(self.path), show)
+        for _, answer, show in self._each("value", "bare", "other"):
+            if more := [name for name in answer.emitted if name not in wire]:
+                message = f"{', '.join(more)} left, too; the wire has ethernet, hop, value"
+                raise Wrong(message, str(self.path), show)
 
     def _never(self, name: str, show: str) -> None:
         assert self.parts is not None  # noqa: S101

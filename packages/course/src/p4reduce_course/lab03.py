@@ -210,7 +210,7 @@ class _Grader:
         self._likely, self._where = list[int](), ""
 
     def steps(self) -> list[LabStep]:
-        def anew(program: StudentProgram, compilation: Compiled) -> list[LabStep]:
+        def anew(program: StudentProgram, compilation: Compiled, _: str) -> list[LabStep]:
             other = _Grader(self.task, program)
             other.parts, other._brief = compilation.parts, True
             small = self._small

@@ -169,7 +169,7 @@ class _Grader:
             anew=True,
         )
 
-        def anew(program: StudentProgram, compilation: Compiled) -> list[LabStep]:
+        def anew(program: StudentProgram, compilation: Compiled, _: str) -> list[LabStep]:
             other = _Grader(self.task, self.code, program)
             other.parts, other._brief = compilation.parts, True
             return other.switch(self._small)

@@ -188,6 +188,8 @@ def run_steps(task: GradingTask, steps: Sequence[LabStep]) -> Iterator[Check]:
 
 _LIMIT: Final = 1 << 16
 """most bytes of a file of answers"""
+_LONGEST: Final = 100
+"""most characters of an answer that may be a number; Python refuses to convert thousands of digits"""
 _COLUMNS: Final = 80
 _LETTERS: Final = "abcdef"
 
@@ -261,6 +263,8 @@ def read_answers(path: Path) -> Mapping[str, str] | Finding:
 def _meant(answer: str) -> str:
     """Returns an answer without additions, ``b)`` as ``b``; a number, in any notation, as a decimal."""
     word = answer.strip().strip("\"'`.()").strip().lower()
+    if len(word) > _LONGEST:
+        return word
     try:
         return str(int(word, 0))
     except ValueError:

@@ -20,6 +20,7 @@ from p4switch.abi import CPU_PORT
 from p4switch.device import Device
 from p4switch.interpreter.trace import TableApplied
 from p4switch.program import Program
+from p4switch.tables import Exact, TableEntry
 from p4switch.trace.entries import Entries
 from p4switch.trace.record import Packet, PacketTrace, Recorder
 from p4switch.trace.to_text import TextFormat
@@ -252,6 +253,10 @@ class Student:
     entries: Entries
     job: int = JOB
     epoch: int = EPOCH
+
+    def matches(self, table: str) -> list[tuple[tuple[int, ...], TableEntry]]:
+        """Returns the entries of an exact table, each behind its match."""
+        return [(tuple(m.value for m in e.match if isinstance(m, Exact)), e) for e in self.entries.of(table)]
 
     def where(self, table: str) -> str:
         """Returns the place of the first entry of a table; the file if there is none."""

@@ -94,14 +94,14 @@ def _unknown(role: Role, student: Student, sender: BenchNeighbour) -> Said:
         f"table peer has no entry for {sender.name}: port {sender.port}, {_ip(sender.ip)}, "
         f"job {role.job}, epoch {role.epoch}"
     )
-    for entry in student.entries.of(PEERS):
-        port, ip, *_ = (m.value for m in entry.match if isinstance(m, Exact))
+    for match, _ in student.matches(PEERS):
+        port, ip, *_ = match
         if ip == sender.ip and port != sender.port:
             problem += f". There is one for port {port}, but {sender.name} is behind port {sender.port} of {role.name}"
-            return problem, student.where_match(PEERS, tuple(m.value for m in entry.match if isinstance(m, Exact)))
+            return problem, student.where_match(PEERS, match)
         if port == sender.port and ip != sender.ip:
             problem += f". There is one for {_ip(ip)} at port {port}"
-            return problem, student.where_match(PEERS, tuple(m.value for m in entry.match if isinstance(m, Exact)))
+            return problem, student.where_match(PEERS, match)
     return problem, student.peer(sender.port, sender.ip)
 
 
@@ -126,9 +126,8 @@ def bits(role: Role, student: Student) -> dict[str, int]:
     """Returns the bit that table `peer` gives each child, without children that have no entry."""
     by_child = {}
     for child in role.children:
-        for entry in student.entries.of(PEERS):
-            values = tuple(m.value for m in entry.match if isinstance(m, Exact))
-            if values == (child.port, child.ip, role.job, role.epoch) and entry.action == CHILD:
+        for match, entry in student.matches(PEERS):
+            if match == (child.port, child.ip, role.job, role.epoch) and entry.action == CHILD:
                 by_child[child.name] = entry.arguments[0]
     return by_child
 
@@ -154,8 +153,8 @@ def _sharing(role: Role, student: Student, name: str) -> str:
 
 
 def _full(student: Student) -> int:
-    for entry in student.entries.of(JOBS):
-        if tuple(m.value for m in entry.match if isinstance(m, Exact)) == (student.job, student.epoch):
+    for match, entry in student.matches(JOBS):
+        if match == (student.job, student.epoch):
             return entry.arguments[3]
     return 0
 
@@ -306,7 +305,7 @@ def _checks(role: Role) -> list[tuple[str, Callable[[Examined], Finding | None]]
         checks.append(("sends the sum up again when its first child asks again", _up_again))
         checks.append((f"sends {role.parent.name}'s RESULT down to {children}", _parents_result_down))
     checks.append(("answers a retransmission from its slot, to that child only", _replays))
-    checks.append(("takes nothing from a wrong port", _wrong_ports))
+    checks.append(("takes nothing from a wrong port or for another node", _wrong_ports))
     checks.append((f"remembers the last {SLOTS} chunks", _remembers))
     return checks
 
@@ -376,14 +375,12 @@ def _result_down(examined: Examined) -> Finding | None:
 
 def _one_lowest(examined: Examined, number: int) -> Finding | None:
     """Checks ``lowest`` at the root by the entries, because a root never sends its sum again."""
-    given: list[tuple[int, ...]] = [
-        getattr(placed.entry, "arguments", ()) for placed in examined.student.entries.tables if placed.table == PEERS
-    ]
-    lowest = sum(arguments[1] for arguments in given if len(arguments) > 1)
+    role, student = examined.role, examined.student
+    children = [(child.port, child.ip, role.job, role.epoch) for child in role.children]
+    lowest = sum(e.arguments[1] for match, e in student.matches(PEERS) if match in children and e.action == CHILD)
     if lowest == 1:
         return None
-    problem = f"{lowest} children have lowest: 1; give it to one child"
-    return examined.fail(number, problem, examined.student.where(PEERS))
+    return examined.fail(number, f"{lowest} children have lowest: 1; give it to one child", student.where(PEERS))
 
 
 def _up_again(examined: Examined) -> Finding | None:
@@ -437,21 +434,27 @@ def _wrong_ports(examined: Examined) -> Finding | None:
         if not answer.refused:
             problem = f"{step.note}: it was taken in. An entry of table peer belongs to one neighbour and its one port"
             return examined.fail(number, problem, examined.student.peer(step.port, step.sender.ip))
-    role = examined.role
-    strangers = {n.name: n.ip for n in role.neighbours} | {role.name: role.ip, "a stranger": 0x0A0000FE}
-    for port in range(1, len(role.neighbours) + 2):
-        for name, ip in strangers.items():
-            if (port, ip) in [(n.port, n.ip) for n in role.neighbours]:
-                continue
-            data = frame(PacketType.PUSH, End(ip, 0x020000000000 | ip), end(role), 1, job=role.job, epoch=role.epoch)
-            if not examined.fresh().send(port, data).refused:
-                problem = (
-                    f"a PUSH by port {port} with {name}'s address {show(ip, 'ip', 32)} was taken in; remove the entry"
-                )
-                look = (
-                    f"p4reduce trace --program 64 --entries {examined.student.path} --port {port} --packet {data.hex()}"
-                )
-                return Finding(problem, examined.student.peer(port, ip), look)
+    return _strangers(examined)
+
+
+def _strangers(examined: Examined) -> Finding | None:
+    """Checks that `local_address` has the switch's own address alone, and `peer` its neighbours at their ports."""
+    role, student = examined.role, examined.student
+    for match, _ in student.matches(LOCAL):
+        if match != (role.ip,):
+            problem = f"table local_address has an entry for {_ip(match[0])}, which is not {role.name}'s address"
+            problem += ": packets for another node must be routed on. Remove the entry"
+            return Finding(problem, student.where_match(LOCAL, match))
+    names = {n.ip: f"{n.name} is behind port {n.port}" for n in role.neighbours} | {role.ip: f"that is {role.name}"}
+    for (port, ip, *of), entry in student.matches(PEERS):
+        if of == [role.job, role.epoch] and (port, ip) not in [(n.port, n.ip) for n in role.neighbours]:
+            problem = f"table peer has an entry for {_ip(ip)} at port {port}: "
+            problem += names.get(ip, f"{role.name} has no such neighbour")
+            problem += ". A packet that is forged so would be taken in; remove the entry"
+            kind = PacketType.PUSH if entry.action == CHILD else PacketType.RESULT
+            forged = frame(kind, End(ip, 0x020000000000 | ip), end(role), 1, job=role.job, epoch=role.epoch)
+            look = f"p4reduce trace --program 64 --entries {student.path} --port {port} --packet {forged.hex()}"
+            return Finding(problem, student.peer(port, ip), look)
     return None
 
 
