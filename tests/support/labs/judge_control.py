@@ -50,11 +50,13 @@ class Switches:
         self.asked = dict.fromkeys(names, 0)  # how often a switch was asked since it is dead
         self.tick = 0
         self.ticks = {name: set() for name in names}  # in which ticks a switch was asked since it is dead
+        self.questions = {name: set() for name in names}  # in which of them not only a write told it
+        self.doomed = {"insert": set(), "delete": set()}  # the first of them for which there is such a call dies
         self.now = 0  # microseconds
         self.calls = 0
         self.hook = lambda: None
 
-    def _answers(self, switch):
+    def _answers(self, switch, question=True):
         self.calls += 1
         said(self.calls < 2000, "too many calls")
         if switch not in self.held:
@@ -66,7 +68,14 @@ class Switches:
             self.ticks[switch].add(self.tick)
             said(self.asked[switch] <= 8, "a dead switch is asked again and again")
             said(len(self.ticks[switch]) <= 2, "a dead switch is asked in each tick")
+            said(self.questions[switch] <= {self.tick}, "a switch that is known to be dead is asked again")
+            self.questions[switch] |= {self.tick} if question else set()
             raise RuntimeError("UNAVAILABLE")
+
+    def _ends(self, switch, what):
+        if switch in self.doomed[what]:
+            self.dead.add(switch)
+            self.doomed[what].clear()
 
     def open(self, switch, election_id):
         self._answers(switch)
@@ -74,13 +83,14 @@ class Switches:
             raise RuntimeError("not primary")
         self.open_.add(switch)
 
-    def _connected(self, switch):
-        self._answers(switch)
+    def _connected(self, switch, question=True):
+        self._answers(switch, question)
         if switch not in self.open_:
             raise RuntimeError("not open")
 
     def insert(self, switch, entries):
-        self._connected(switch)
+        self._ends(switch, "insert")
+        self._connected(switch, question=False)
         made = [self._entry(one) for one in entries]
         keys = [key for key, _ in made]
         if len(set(keys)) != len(keys) or any(key in self.held[switch] for key in keys):
@@ -90,7 +100,8 @@ class Switches:
             self.log.append((switch, "insert", key, value))
 
     def delete(self, switch, entries):
-        self._connected(switch)
+        self._ends(switch, "delete")
+        self._connected(switch, question=False)
         keys = dict.fromkeys(self._entry(one, action=False)[0] for one in entries)
         for key in keys:
             said(key not in self.others[switch], f"{switch}: {key} of another controller is deleted")
@@ -459,7 +470,7 @@ def _of(key, value, held, job, epoch) -> bool:
 def judge_10(folder: Path, draw: random.Random) -> None:
     own = constants(folder)
     student = module_of(folder / "skeleton" / "controller.py")
-    for number in range(14):
+    for number in range(18):
         leaves, spines = draw.randrange(2, 4), 4
         names = [f"s{n}" for n in draw.sample(range(1, leaves + spines + 1), leaves + spines)]
         leaf, spine = names[:leaves], names[leaves:]
@@ -474,7 +485,7 @@ def judge_10(folder: Path, draw: random.Random) -> None:
 
 def _one_10(student, own, draw, task, p4rt, leaf, spine, home, number) -> None:
     job = task["job"]
-    used, generations = [], {}
+    used, generations, ever = [], {}, {switch: set() for switch in task["switches"]}
 
     def answer(found, ends):
         said(isinstance(found, dict) and set(found) == {"epoch", "root"}, f"{ends} returned {found!r:.50}")
@@ -505,13 +516,14 @@ def _one_10(student, own, draw, task, p4rt, leaf, spine, home, number) -> None:
             if what == "insert" and key[0] == "job":
                 generations.setdefault(switch, []).append(value[1])
         p4rt.log.clear()
+        for switch, held in p4rt.held.items():
+            ever[switch] |= {key for key, value in held.items() if _of(key, value, held, job, used[-1])}
 
     tree, epoch = answer(called(student.start, task, p4rt), "start")
     said(p4rt.open_ == set(task["switches"]), "not every switch is open")
     remember()
-    plan = {0: [], 1: ["root"], 2: ["idle"], 3: ["leaf"], 4: ["root", "root"], 5: ["writing"], 6: ["leaf", "root"]}[
-        number % 7
-    ]
+    plans = [], ["root"], ["idle"], ["leaf"], ["root"] * 2, ["writing"], ["leaf", "root"], ["delete"], ["insert"] * 2
+    plan = list(plans[number % len(plans)])
     waiting = 0
     now = p4rt.now
     for tick in range(60):
@@ -519,12 +531,16 @@ def _one_10(student, own, draw, task, p4rt, leaf, spine, home, number) -> None:
             kind = plan.pop(0)
             others = [s for s in spine if s not in tree and s not in p4rt.dead]
             living = [s for s in leaf if s not in p4rt.dead]
-            if kind in ("root", "writing"):
+            if kind in ("root", "writing", "delete", "insert"):
                 p4rt.dead.add(next(s for s in tree if s in spine))
             elif kind == "idle":
                 p4rt.dead.add(draw.choice(others))
             elif len(living) > 1:
                 p4rt.dead.add(draw.choice(living))
+            if kind == "delete" and len(living) > 1:
+                p4rt.doomed[kind] = {draw.choice(living)}
+            if kind == "insert" and len(others) > 1:
+                p4rt.doomed[kind] = set(others)
             if kind == "writing":
                 at = p4rt.calls + draw.randrange(len(task["switches"]), 3 * len(task["switches"]))
 
@@ -547,3 +563,10 @@ def _one_10(student, own, draw, task, p4rt, leaf, spine, home, number) -> None:
         waiting = 0
         remember()
     nothing_else(p4rt, {(epoch, job)}, p4rt.dead)
+    for switch in task["switches"]:
+        if switch not in p4rt.dead:
+            held = p4rt.held[switch]
+            said(all(key == (epoch, job) for key in p4rt.table(switch, "job")), "old entries are left")
+            left = [key for key in ever[switch] & set(held) if not _of(key, held[key], held, job, epoch)]
+            if not p4rt.dead & set(leaf):  # an id may be a port's in all trees, and its leaf is dead
+                said(not left, f"{left} of an old epoch are left")

@@ -122,15 +122,18 @@ def judge_02(folder: Path, draw: random.Random) -> None:
 
 
 class Switch:
-    """A device with workers."""
+    """A device with workers, to which the controller gives any bits."""
 
-    def __init__(self, program, workers: int, full=None):
+    def __init__(self, program, workers: int, draw: random.Random):
+        places = draw.choice([range(workers), draw.sample(range(32), workers)])
+        self.bits = {worker: 1 << place for worker, place in enumerate(places, start=1)}
+        self.full = sum(self.bits.values())
         self.device = Device(program, executor="interpreted")
         tables = [name for name in self.device.tables if name.rpartition(".")[2] == "worker"]
         actions = [a.name for a in program.actions.values() if a.name.rpartition(".")[2] == "member"]
         said(len(tables) == len(actions) == 1, "no table worker, or no action member")
         for worker in range(1, workers + 1):
-            entry = TableEntry((Exact(worker),), actions[0], (1 << worker - 1, (1 << workers) - 1))
+            entry = TableEntry((Exact(worker),), actions[0], (self.bits[worker], self.full))
             self.device.tables[tables[0]].insert(entry)
         self.device.multicast.set(1, [(port, 0) for port in range(1, workers + 1)])
 
@@ -160,11 +163,12 @@ def judge_03(folder: Path, draw: random.Random) -> None:
     program = loaded(folder / "skeleton" / "slot.p4")
     names = ["bitmaps", *(f"sums{lane}" for lane in range(4))]
     for workers in (2, 3, 8, 5, 4, 2, 6, 7):
-        switch = Switch(program, workers)
+        switch = Switch(program, workers, draw)
         registers = {name: switch.register(name) for name in names}
         said(all(one.size >= slots for one in registers.values()), "a short register")
         bitmaps, sums = [0] * slots, [(0,) * 4 for _ in range(slots)]
-        following = {slot: slot for slot in range(slots)}  # the chunk that a slot takes next
+        first = draw.choice([0, 0, slots, draw.randrange(WRAP // slots - 300) * slots, WRAP - 300 * slots])
+        following = {slot: first + slot for slot in range(slots)}  # the chunk that a slot takes next
         lanes = {}
         for _ in range(min(60 * workers, 260)):
             slot = draw.choice([0, 1, slots - 1, draw.randrange(slots)])
@@ -176,19 +180,19 @@ def judge_03(folder: Path, draw: random.Random) -> None:
             if draw.random() < 0.05:
                 port, frame = draw.choice([
                     (workers + 1, framed(ether_type, 1, seq, mine)),
-                    (worker, framed(ether_type, draw.choice([0, 2, 3]), seq, mine)),
+                    (worker, framed(ether_type, draw.choice([0, 2, 3, 129]), seq, mine)),
                     (worker, framed(ether_type ^ 1 << draw.randrange(16), 1, seq, mine)),
                 ])  # fmt: skip
                 said(switch.send(port, frame) == [], "a stranger's frame left")
             else:
                 found = switch.send(worker, framed(ether_type, 1, seq, mine))
-                bit = 1 << worker - 1
+                bit = switch.bits[worker]
                 wanted = []
                 if not bitmaps[slot] & bit:
                     old = sums[slot] if bitmaps[slot] else (0,) * 4
                     sums[slot] = tuple((a + b) % WRAP for a, b in zip(old, mine, strict=True))
                     bitmaps[slot] |= bit
-                    if bitmaps[slot] == (1 << workers) - 1:
+                    if bitmaps[slot] == switch.full:
                         bitmaps[slot] = 0
                         following[slot] += slots
                         wanted = [(port, framed(ether_type, 2, seq, sums[slot])) for port in range(1, workers + 1)]
@@ -205,7 +209,7 @@ def judge_05_switch(folder: Path, draw: random.Random) -> None:
     ether_type, slots = numbers_of(folder)
     program = loaded(folder / "skeleton" / "loss.p4")
     for workers in (2, 3, 4, 3, 2, 5):
-        switch = Switch(program, workers)
+        switch = Switch(program, workers, draw)
         gathered, results = {}, {}  # by chunk: who is in, and the sum
         there = {worker: set() for worker in range(1, workers + 1)}
         newest = dict.fromkeys(there, -1)

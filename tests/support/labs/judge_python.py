@@ -117,9 +117,10 @@ def judge_04(folder: Path, draw: random.Random) -> None:
 def judge_05_worker(folder: Path, draw: random.Random) -> None:
     slots = int(re.search(r"The switch has (\d+) slots", (folder / "README.md").read_text())[1])
     student = module_of(folder / "skeleton" / "worker.py")
-    timeout = 12
     for run in range(60):
+        timeout = draw.choice([12, draw.randrange(5, 20)])
         chunks = draw.choice([1, slots - 1, slots, slots + 1, 3 * slots])
+        deaf = draw.choice([None, draw.randrange(chunks)])  # a chunk whose RESULTs all get lost for long
         called(student.create, run, chunks, slots, timeout)
         there, last, on_way = set(), {}, []
         for now in range(160):
@@ -134,7 +135,7 @@ def judge_05_worker(folder: Path, draw: random.Random) -> None:
             said(sorted(found) == sorted(fresh + again), f"tick {now}: {found}, expected {fresh + again}")
             for chunk in found:
                 last[chunk] = now
-                times = draw.choice([0, 1, 1, 1, 2])
+                times = 0 if chunk == deaf and now < 140 else draw.choice([0, 1, 1, 1, 2])
                 on_way += [(now + draw.choice([1, 2, 4, 4, timeout, 30]), chunk) for _ in range(times)]
 
 

@@ -25,7 +25,7 @@ MUTANTS = [
         F,
         "            except RuntimeError:\n                dead.add(switch)\n\n\ndef clear",
         "            except RuntimeError:\n                pass\n\n\ndef clear",
-        ("which is dead, in 3 calls", "Remember who did not answer"),
+        ("which is dead, in 2 calls", "Remember who did not answer"),
         "replace",
     ),
     Mutant(
@@ -42,7 +42,7 @@ MUTANTS = [
         F,
         "    look(network, p4rt)\n    if not dead",
         "    dead.clear()\n    look(network, p4rt)\n    if not dead",
-        ("which is dead, in 3 calls", "Remember who did not answer"),
+        ("which is dead, in 2 calls", "Remember who did not answer"),
         "replace",
     ),
     Mutant(
@@ -175,5 +175,53 @@ MUTANTS = [
         '    params |= {f"parent_',
         ("for a parent at port", "the address is trusted without the port"),
         "start",
+    ),
+    Mutant(
+        "groups and replication ids stay",
+        F,
+        "p4rt.delete(switch, entries[::-1])",
+        'p4rt.delete(switch, [one for one in entries[::-1] if one.get("table") in ("job", "peer")])',
+        ("has left epoch", "is still there", "Delete all entries of the old epoch"),
+        "replace",
+    ),
+    Mutant(
+        "a deletion is not caught",
+        F,
+        "            try:\n                p4rt.delete(switch, entries[::-1])\n            except RuntimeError:\n"
+        "                dead.add(switch)\n",
+        "            p4rt.delete(switch, entries[::-1])\n",
+        ("RuntimeError", "UNAVAILABLE", "p4rt.delete(switch, entries[::-1])"),
+        "leaf",
+    ),
+    Mutant(
+        "the workers of a dead leaf come back",
+        F,
+        "for switch in dead for name",
+        'for switch in dead - given.get("known", set()) for name',
+        ("which is dead", "no tree has workers of a dead switch"),
+        "leaf",
+        also=(
+            (
+                "    look(network, p4rt)\n    if not",
+                '    given["known"] = set(dead)\n    look(network, p4rt)\n    if not',
+            ),
+        ),
+    ),
+    Mutant(
+        "dead after two failures",
+        F,
+        "            except RuntimeError:\n                dead.add(switch)\n\n\ndef clear",
+        "            except RuntimeError:\n                given[switch] = given.get(switch, 0) + 1\n"
+        "                if given[switch] == 2:\n                    dead.add(switch)\n\n\ndef clear",
+        ("which is dead, in 2 calls", "Remember who did not answer"),
+        "replace",
+    ),
+    Mutant(
+        "the installed half of a tree stays",
+        F,
+        "            look(network, p4rt)\n            clear(p4rt)\n",
+        "            look(network, p4rt)\n            written.clear()\n",
+        ("of a tree that was given up before workers were told", "take out what was installed of it"),
+        "leaf",
     ),
 ]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
+
+import numpy as np
 
 from p4reduce_course.culprit import FAILED, in_p4, placed
 from p4reduce_course.frame.grading import skeleton_of
@@ -19,6 +22,7 @@ from p4reduce_course.p4 import (
     RESULT,
     WRAP,
     Lanes,
+    Members,
     P4Bench,
     Push,
     Strangers,
@@ -26,8 +30,8 @@ from p4reduce_course.p4 import (
     added,
     compiled,
     entries_text,
-    full,
     new_bench,
+    odd_part,
     read,
     shown,
     shrunk,
@@ -40,6 +44,12 @@ from p4reduce_course.trail import Departure, Trail
 
 FILE: Final = "slot.p4"
 WORKERS: Final = range(2, 9)
+_MOVED: Final = 5
+"""so many workers have bits that do not follow their ports"""
+_AHEAD: Final = (3, 5)
+"""so many workers are up to SLOTS chunks ahead of each other; others send one chunk after the other"""
+_HIGH: Final = 7
+"""so many workers have the last chunks that there can be"""
 _REGISTERS: Final = tuple(f"sums{lane}" for lane in range(LANES))
 
 
@@ -68,10 +78,14 @@ Outcome = Literal["repetition", "partial", "complete"]
 
 @dataclass
 class SlotModel:
-    """The state of a correct switch: bitmap and sum so far of each slot."""
+    """The state of a correct switch: bitmap and sum so far of each slot.
+
+    Attributes:
+        full: the bits of all workers.
+    """
 
     slots: int
-    workers: int
+    full: int
     bitmaps: dict[int, int] = field(default_factory=dict)
     sums: dict[int, Lanes] = field(default_factory=dict)
 
@@ -82,7 +96,7 @@ class SlotModel:
         if before & bit:
             return "repetition"
         self.sums[slot] = added(self.sums[slot], push.lanes) if before else push.lanes
-        complete = before | bit == full(self.workers)
+        complete = before | bit == self.full
         self.bitmaps[slot] = 0 if complete else before | bit
         return "complete" if complete else "partial"
 
@@ -98,7 +112,7 @@ class SlotModel:
             if seq != push.seq or push.seq in over:
                 return False
             open_[slot] = seq, bits | push.bit
-            if bits | push.bit == full(self.workers):
+            if bits | push.bit == self.full:
                 over.add(push.seq)
                 del open_[slot]
         return True
@@ -117,7 +131,9 @@ class _Played:
     Attributes:
         before, after: bitmap and sums in the slot's registers.
         expected: bitmap and sums of the model.
+        full: the bits of all workers.
         left: sums that the previous chunk left in the slot; None if there was none.
+        odd: what is not as it was in the first wrong frame that left, outside the lab's header; empty if nothing.
         elsewhere: registers and cells outside the slot that changed; empty if they were not watched.
     """
 
@@ -127,7 +143,9 @@ class _Played:
     before: tuple[int, Lanes]
     after: tuple[int, Lanes]
     expected: tuple[int, Lanes]
+    full: int
     left: Lanes | None
+    odd: str = ""
     elsewhere: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -147,16 +165,17 @@ class _Played:
         ports = sorted(port for port, _ in self.answer.sent)
         return ports == (list(range(1, workers + 1)) if self.outcome == "complete" else [])
 
-    def taken_for_other(self, workers: int) -> bool:
+    @property
+    def taken_for_other(self) -> bool:
         """Whether a complete chunk was taken for an incomplete one, or the reverse."""
         if self.outcome == "complete":
-            return self.after[0] == full(workers) and not self.answer.sent
+            return self.after[0] == self.full and not self.answer.sent
         return self.answer.group == GROUP
 
     @property
     def right_header(self) -> bool:
-        headers = [read(data) for _, data in self.answer.sent]
-        return all(header is not None and (header.kind, header.seq) == (RESULT, self.push.seq) for header in headers)
+        headers, right = [read(data) for _, data in self.answer.sent], (RESULT, self.push.seq)
+        return not self.odd and all(header is not None and (header.kind, header.seq) == right for header in headers)
 
     @property
     def result(self) -> Lanes | None:
@@ -174,7 +193,7 @@ def _deviation(frame: _Played, workers: int) -> Departure:
     if frame.elsewhere:
         return Departure("cell", frame.elsewhere[0][0])
     ports_wrong = not frame.right_ports(workers)
-    if frame.outcome == "repetition" or (ports_wrong and frame.taken_for_other(workers)):
+    if frame.outcome == "repetition" or (ports_wrong and frame.taken_for_other):
         return Departure("sent", drop=frame.outcome != "complete") if frame.answer.sent else Departure("dropped")
     if not frame.right_bitmap:
         return Departure("cell", "bitmaps")
@@ -185,7 +204,8 @@ def _deviation(frame: _Played, workers: int) -> Departure:
         return Departure("sent", drop=frame.outcome != "complete") if frame.answer.sent else Departure("dropped")
     if not frame.right_header:
         header = read(frame.answer.sent[0][1])
-        return Departure("field", "sum.kind" if header is None or header.kind != RESULT else "sum.seq")
+        changed = frame.odd or "sum.seq"
+        return Departure("field", "sum.kind" if header is None or header.kind != RESULT else changed)
     lane = next((n for n in range(LANES) if frame.result and frame.result[n] != frame.expected[1][n]), 0)
     return Departure("field", f"sum.lane{lane}")
 
@@ -201,6 +221,7 @@ class _Grader:
         self.path: Path = task.answers / FILE
         self.numbers = StudentNumbers.of(task.personal)
         self.draws = task.hidden
+        self.moved = self.draws.integer("moved", 1, 8)
         self.program = program
         self.parts: Parts | None = None
         self._played: dict[tuple[int, bool], list[_Played]] = {}
@@ -251,23 +272,44 @@ class _Grader:
         with self._bench(2):
             pass
 
+    def _members(self, workers: int) -> Members:
+        return Members(workers, self.moved if workers == _MOVED else 0)
+
     def _bench(self, workers: int) -> AbstractContextManager[P4Bench]:
         assert self.parts is not None  # noqa: S101  (a gate before)
-        return new_bench(self.program, self.parts, workers)
+        return new_bench(self.program, self.parts, self._members(workers))
 
     # --- frames
 
     def _pushes(self, workers: int, repeated: bool) -> Iterator[Push]:
         """Yields frames of slots + 2 chunks (2 * slots for 2 or 3 workers); ``repeated``: all but the last twice."""
         random = self.draws.generator(f"pushes {workers} {repeated}")
-        for seq in range(2 * self.numbers.slots if workers in (2, 3) else self.numbers.slots + 2):
-            come = [int(number) + 1 for number in random.permutation(workers)]
-            if repeated:  # each worker but the last sends again before the last one sends
-                for worker in list(come[:-1]):
-                    come.insert(int(random.integers(come.index(worker) + 1, len(come))), worker)
-            lanes = {w: tuple(int(v) for v in random.integers(1 << 20, 1 << 32, LANES)) for w in range(1, workers + 1)}
-            for worker in come:
-                yield Push(worker, seq, lanes[worker])
+        count = 2 * self.numbers.slots if workers in (2, 3) else self.numbers.slots + 2
+        first = WRAP - count if workers == _HIGH else 0
+        come: list[tuple[int, int]] = []
+        if workers in _AHEAD:
+            come = list(self._ahead(random, workers, count))
+        else:
+            come = [(int(number) + 1, seq) for seq in range(count) for number in random.permutation(workers)]
+        last = {seq: worker for worker, seq in come}
+        for worker, seq in list(come) if repeated else ():  # again before the last one sends
+            if worker != last[seq]:
+                behind = come.index((worker, seq)) + 1
+                come.insert(int(random.integers(behind, come.index((last[seq], seq)) + 1)), (worker, seq))
+        lanes = {pair: tuple(int(v) for v in random.integers(1 << 20, 1 << 32, LANES)) for pair in dict.fromkeys(come)}
+        for worker, seq in come:
+            yield self._members(workers).push(worker, first + seq, lanes[worker, seq])
+
+    def _ahead(self, random: np.random.Generator, workers: int, count: int) -> Iterator[tuple[int, int]]:
+        """Yields workers and chunks; those in front have sent all that they may before another one goes on."""
+        following, order = dict.fromkeys(range(1, workers + 1), 0), list[int]()
+        while (oldest := min(following.values())) < count:
+            if not order or oldest == self.numbers.slots:
+                order = [int(number) + 1 for number in random.permutation(workers)]
+            may = min(oldest + self.numbers.slots, count)
+            worker = next(worker for worker in order if following[worker] < may)
+            yield worker, following[worker]
+            following[worker] += 1
 
     def played(self, workers: int, repeated: bool = False) -> list[_Played]:
         if (workers, repeated) not in self._played:
@@ -278,7 +320,8 @@ class _Grader:
     def _play(self, workers: int, pushes: Sequence[Push], everywhere: bool = False) -> list[_Played]:
         """Sends frames to an empty switch; ``everywhere``: whether cells outside the slot are watched, too."""
         played: list[_Played] = []
-        model = SlotModel(self.numbers.slots, workers)
+        full = self._members(workers).full
+        model = SlotModel(self.numbers.slots, full)
         lefts: dict[int, Lanes] = {}
         registers = ("bitmaps", *_REGISTERS)
         frames = [
@@ -298,8 +341,9 @@ class _Grader:
             elsewhere = tuple((name.rpartition(".")[2], cell) for name, cell in seen.changed if cell != slot)
             outcome = model.push(push)
             expected = (model.bitmaps[slot], model.sums[slot])
-            before, after = _slot(seen.before), _slot(seen.after)
-            played.append(_Played(push, seen.answer, outcome, before, after, expected, lefts.get(slot), elsewhere))
+            before, after, left = _slot(seen.before), _slot(seen.after), lefts.get(slot)
+            odd = next(filter(None, (odd_part(data, self.numbers.ether_type) for _, data in seen.answer.sent)), "")
+            played.append(_Played(push, seen.answer, outcome, before, after, expected, full, left, odd, elsewhere))
         return played
 
     def _judge(
@@ -319,7 +363,7 @@ class _Grader:
     def _shortest(
         self, name: str, workers: int, pushes: Sequence[Push], wrong: Callable[[_Played, int], bool]
     ) -> Wrong:
-        model = SlotModel(self.numbers.slots, workers)
+        model = SlotModel(self.numbers.slots, self._members(workers).full)
 
         def fails(candidate: Sequence[Push]) -> bool:
             return model.possible(candidate) and wrong(self._play(workers, candidate)[-1], workers)
@@ -328,14 +372,15 @@ class _Grader:
         message = ""
         if all(push.seq == shortest[0].seq >= self.numbers.slots for push in shortest):
             first = shortest[0].seq % self.numbers.slots
-            lower = [Push(push.worker, first, push.lanes) for push in shortest]
+            lower = [replace(push, seq=first) for push in shortest]
             if fails(lower):
                 shortest = lower
             else:
                 message = f". The same frames of chunk {first} are right: every index must be slot, seq & (SLOTS - 1)"
         played = self._play(workers, shortest, everywhere=True)
         place = next(place for place, frame in enumerate(played) if self._cause(frame, workers))
-        message = self._cause(played[place], workers) + message
+        cause = self._cause(played[place], workers)
+        message = cause.partition(". ")[0] + message if message else cause
         if place < len(played) - 1:
             message += f". It shows when {played[-1].name} comes: {self._shows(played[-1], workers)}"
         frames = [(frame.push.worker, frame.push.frame(self.numbers.ether_type), frame.name) for frame in played]
@@ -348,7 +393,7 @@ class _Grader:
             )
             self._where, self._likely = trail.where(_deviation(played[place], workers)), list(trail.lines)
         if (workers, message) not in self._told:  # the same mistake keeps the name of its files
-            look = shown(self.path, self.task.folder, name, workers, frames)
+            look = shown(self.path, self.task.folder, name, self._members(workers), frames)
             self._told[workers, message] = Wrong(message, str(self.path), *look)
         return self._told[workers, message]
 
@@ -379,14 +424,14 @@ class _Grader:
             return f"{message}; its slot is {slot}. Read and write cell slot, seq & (SLOTS - 1), of every register"
         if frame.outcome == "repetition":
             return self._repetition(frame)
-        if not frame.right_ports(workers) and frame.taken_for_other(workers):
-            return self._too_early(frame, workers) if frame.outcome == "partial" else self._unanswered(frame, workers)
+        if not frame.right_ports(workers) and frame.taken_for_other:
+            return self._too_early(frame) if frame.outcome == "partial" else self._unanswered(frame, workers)
         if not frame.right_bitmap:
-            return self._bitmap(frame, workers)
+            return self._bitmap(frame)
         if not frame.right_sums:
             return self._sums(frame)
         if not frame.right_ports(workers):
-            return self._too_early(frame, workers) if frame.outcome == "partial" else self._unanswered(frame, workers)
+            return self._too_early(frame) if frame.outcome == "partial" else self._unanswered(frame, workers)
         if not frame.right_header:
             return self._no_result(frame)
         return "" if frame.right_lanes else self._lanes(frame)
@@ -401,10 +446,10 @@ class _Grader:
     def waits(self) -> None:
         self._judge("waits", lambda frame, _: frame.outcome == "partial" and bool(frame.answer.sent), WORKERS)
 
-    def _too_early(self, frame: _Played, workers: int) -> str:
+    def _too_early(self, frame: _Played) -> str:
         if frame.answer.group:
             bitmap = frame.expected[0]
-            message = f"{frame.name}: a RESULT left, but only {bitmap:#b} of {full(workers):#b} are in"
+            message = f"{frame.name}: a RESULT left, but only {bitmap:#b} of {frame.full:#b} are in"
             return f"{message}. A chunk is complete when its bitmap is meta.full"
         ports = sorted({port for port, _ in frame.answer.sent})
         if ports == [0]:
@@ -428,7 +473,9 @@ class _Grader:
             return f"{message}: the frame is shorter than its headers"
         if header.kind != RESULT:
             return f"{message}: set kind; it left as {header.kind}, and RESULT is {RESULT}"
-        return f"{message}: seq left as {header.seq}; leave it"
+        if header.seq != frame.push.seq:
+            return f"{message}: seq left as {header.seq}; leave it"
+        return f"{message}: {frame.odd} is not as it came; leave it"
 
     def _unanswered(self, frame: _Played, workers: int) -> str:
         ports = sorted(port for port, _ in frame.answer.sent)
@@ -443,18 +490,20 @@ class _Grader:
     def _silent(self, frame: _Played, workers: int) -> str:
         """Returns why nothing left though the chunk is complete."""
         message = f"{frame.name} was the last of {workers}, and nothing left"
+        if frame.answer.group == GROUP:
+            return f"{message}, though std.mcast_grp was {GROUP} at the end of Slot: what follows it let no copy leave"
         if frame.after[0] == 0 and frame.before[0]:
             message += (
                 f", though the slot was cleared: std.mcast_grp = {GROUP} sends to all, and a mark_to_drop behind it"
             )
             return f"{message} takes that back"
-        return f"{message}: when the bitmap is {full(workers):#b}, send the RESULT, std.mcast_grp = {GROUP}"
+        return f"{message}: when the bitmap is {frame.full:#b}, send the RESULT, std.mcast_grp = {GROUP}"
 
     # --- sums
 
     def sums(self, *, again: bool) -> None:
         def wrong(frame: _Played, _: int) -> bool:
-            mine = frame.outcome == "complete" and (again or frame.push.seq < self.numbers.slots)
+            mine = frame.outcome == "complete" and (again or frame.left is None)
             return mine and (frame.result is None or not frame.right_lanes)
 
         self._judge(f"sums-{'again' if again else 'first'}", wrong, WORKERS)
@@ -499,19 +548,21 @@ class _Grader:
     # --- registers
 
     def bitmaps(self) -> None:
-        self._judge("bitmaps", lambda frame, _: not frame.right_bitmap, (3,))
+        self._judge("bitmaps", lambda frame, _: not frame.right_bitmap, (3, _MOVED))
 
-    def _bitmap(self, frame: _Played, workers: int) -> str:
+    def _bitmap(self, frame: _Played) -> str:
         got, wanted, before, bit = frame.after[0], frame.expected[0], frame.before[0], frame.push.bit
         message = f"after {frame.name} the slot's bitmap is {got:#b}, expected {wanted:#b}"
-        if frame.after == frame.before and before and not frame.answer.sent:
+        if frame.after == frame.before and not frame.answer.sent and (before or self._keeps(frame)):
             message += (
                 f": nothing changed, so it was taken for a repetition. Its own bit, meta.bit_ {bit:#b}, was not in"
             )
             return f"{message}: only that makes a repetition, whatever other bits are in"
+        if bit != 1 << frame.push.worker - 1 and got not in (0, before) and not got & bit:
+            return f"{message}: the table gives this worker meta.bit_ {bit:#b}; neither its port nor a count tells it"
         if frame.outcome == "complete":
-            if got not in (0, before, full(workers)) and got in (bit, before + 1, workers):
-                return f"{message}, and {full(workers):#b} before that: {self._instead(got, before, bit)}"
+            if got not in (0, before, frame.full) and got in (bit, before + 1, frame.full.bit_count()):
+                return f"{message}, and {frame.full:#b} before that: {self._instead(got, before, bit)}"
             return f"{message}: the chunk is complete, so write 0 and the slot is free for the next one"
         if got == before:
             return f"{message}: the sender's bit is not in. Put it in, bitmap | meta.bit_, and write the bitmap back"
@@ -520,6 +571,13 @@ class _Grader:
         if got in (bit, before + 1, wanted.bit_count(), (1 << wanted.bit_count()) - 1):
             return f"{message}: {self._instead(got, before, bit)}"
         return f"{message}: put the sender's bit in, bitmap | meta.bit_, and nothing else"
+
+    def _keeps(self, frame: _Played) -> bool:
+        """Returns whether the program writes bitmaps, and did not for this frame."""
+        writes = re.compile(r"\bbitmaps\s*\.\s*write\b")
+        lines = dict(enumerate(self.path.read_text("utf-8").splitlines(), start=1))
+        there = [number for number, line in lines.items() if writes.search(line.partition("//")[0])]
+        return bool(there) and not set(there) & set(frame.answer.lines)
 
     @staticmethod
     def _instead(got: int, before: int, bit: int) -> str:
@@ -602,7 +660,7 @@ def _made(draws: Draws) -> Mapping[str, str]:
     ):
         frame = Sum(PUSH, 0, (port, 10 * port, 100 * port, 1000 * port)).frame(numbers.ether_type)
         packets.append(f"{port} {frame.hex()} # {note}")
-    return {"entries.yaml": entries_text(3), "packets.txt": "\n".join(packets) + "\n"}
+    return {"entries.yaml": entries_text(Members(3)), "packets.txt": "\n".join(packets) + "\n"}
 
 
 LAB: Final = Lab(

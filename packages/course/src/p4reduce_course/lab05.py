@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -18,14 +18,15 @@ from p4reduce_course.p4 import (
     RESULT,
     WRAP,
     Lanes,
+    Members,
     P4Bench,
     Push,
     Strangers,
     added,
     compiled,
     entries_text,
-    full,
     new_bench,
+    odd_part,
     read,
     shown,
     shrunk,
@@ -33,6 +34,7 @@ from p4reduce_course.p4 import (
 from p4reduce_course.python_trail import searched
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import Compiled, FrameAnswer, Parts, StudentProgram
+from p4reduce_course.sandbox.trail import TrailStep
 from p4reduce_course.trail import Departure, Trail
 
 # Grading of lab 05: the switch by scripts, the worker by ticks, then both together under loss.
@@ -41,7 +43,12 @@ from p4reduce_course.trail import Departure, Trail
 P4_FILE: Final = "loss.p4"
 WORKER_FILE: Final = "worker.py"
 WORKERS: Final = 4
+"""so many workers have bits that do not follow their ports"""
 TIMEOUT: Final = 12
+"""ticks, in the network; workers that are checked alone have others"""
+_TIMEOUTS: Final = range(7, 16)
+_ASKED: Final = 12
+"""so many time-outs a chunk is lost"""
 T = TypeVar("T")
 _DELAY: Final = 2
 """ticks that a frame takes on a link"""
@@ -64,10 +71,14 @@ _REGISTERS: Final = ("bitmaps", *(f"sums{lane}" for lane in range(LANES)), "done
 
 @dataclass
 class TwoCellModel:
-    """The state of a correct switch with two cells for each slot."""
+    """The state of a correct switch with two cells for each slot.
+
+    Attributes:
+        full: the bits of all workers.
+    """
 
     slots: int
-    workers: int
+    full: int
     bitmaps: dict[int, int] = field(default_factory=dict)
     sums: dict[int, Lanes] = field(default_factory=dict)
     done: dict[int, int] = field(default_factory=dict)
@@ -82,16 +93,17 @@ class TwoCellModel:
         self.bitmaps[cell] = before | push.bit
         other = (cell + self.slots) % (2 * self.slots)
         self.bitmaps[other] = self.bitmaps.get(other, 0) & ~push.bit
-        self.done[cell] = int(before | push.bit == full(self.workers))
+        self.done[cell] = int(before | push.bit == self.full)
         return "complete" if self.done[cell] else "first"
 
     def possible(self, pushes: Sequence[Push]) -> bool:
         """Returns whether real workers could send these frames, given that frames and RESULTs may be lost."""
         there: dict[int, set[int]] = {}
         newest: dict[int, int] = {}
+        workers = self.full.bit_count()
         for push in pushes:
             mine = newest.get(push.worker, -1)
-            if push.seq >= self.slots and len(there.get(push.seq - self.slots, ())) < self.workers:
+            if push.seq >= self.slots and len(there.get(push.seq - self.slots, ())) < workers:
                 return False  # a worker must have the RESULT of the other cell first
             if push.seq <= mine - self.slots:
                 return False  # the worker has the RESULT of this chunk already
@@ -110,6 +122,8 @@ class _Played:
         before, after, wanted: bitmap, sums and done of the cell, and the other cell's bitmap. ``wanted`` is from the
             model; the others are empty if the registers were not read.
         lines: lines of the program that the frame ran.
+        odd: what is not as it was in the first wrong frame that left, outside the lab's header; empty if nothing.
+        elsewhere: registers and cells of other slots that changed, if the registers were read.
     """
 
     push: Push
@@ -120,12 +134,20 @@ class _Played:
     after: tuple[int, ...] = ()
     wanted: tuple[int, ...] = ()
     lines: tuple[int, ...] = ()
+    odd: str = ""
+    elsewhere: tuple[tuple[str, int], ...] = ()
 
     def right(self, workers: int) -> bool:
         """Returns whether the right frames left."""
         if sorted(port for port, _ in self.sent) != self.ports(workers):
             return False
-        return all(header == (RESULT, self.push.seq, self.expected) for _, header in self.sent)
+        return not self.odd and all(header == (RESULT, self.push.seq, self.expected) for _, header in self.sent)
+
+    @property
+    def wrong_header(self) -> tuple[int, int, Lanes] | None:
+        """The lab's header of the first frame that is no right RESULT; the expected one if all are."""
+        right = RESULT, self.push.seq, self.expected
+        return next((header for _, header in self.sent if header != right), right)
 
     def ports(self, workers: int) -> list[int]:
         """Returns the ports by which a frame must leave."""
@@ -151,12 +173,14 @@ class _Grader:
         self.code = code
         self.ether_type, self.slots = numbers_of(task.personal)
         self.draws = task.hidden
+        self.moved = self.draws.integer("moved", 1, 8)
+        self.timeouts = self.draws.shuffled("timeouts", _TIMEOUTS)[:3]
         self.program = program
         self.parts: Parts | None = None
-        self._chunks, self._ticks = 0, dict[int, list[int]]()  # of the last worker; RESULTs by tick
+        self._chunks, self._timeout, self._ticks = 0, 0, dict[int, list[int]]()  # of the last worker; RESULTs by tick
         self._told: dict[tuple[int, str], Wrong] = {}
         self._brief, self._ran = not task.explain, list[tuple[Sequence[int], bool]]()  # to locate the mistake
-        self._small, self._likely, self._where = list[Push](), list[int](), ""  # the frames that show a mistake
+        self._small, self._likely, self._where = (3, list[Push]()), list[int](), ""  # frames that show a mistake
         self._wrong: Wrong | None = None  # the first mistake of the switch that was found
 
     def steps(self) -> list[LabStep]:
@@ -172,7 +196,7 @@ class _Grader:
         def anew(program: StudentProgram, compilation: Compiled, _: str) -> list[LabStep]:
             other = _Grader(self.task, self.code, program)
             other.parts, other._brief = compilation.parts, True
-            return other.switch(self._small)
+            return other.switch(*self._small)
 
         worker = placed(self.task, self.worker(), search)
         switch = placed(
@@ -189,10 +213,10 @@ class _Grader:
             LabStep("network", "10 % lost, 10 % doubled", lambda: self.network(0.1)),
         ]
 
-    def switch(self, first: Sequence[Push] = ()) -> list[LabStep]:
+    def switch(self, workers: int = 3, first: Sequence[Push] = ()) -> list[LabStep]:
         """Returns the checks of the switch alone, after it was compiled; ``first``: frames to send first."""
         return [
-            *([LabStep("switch", FAILED, lambda: self._replay(first))] if first else []),
+            *([LabStep("switch", FAILED, lambda: self._replay(workers, first))] if first else []),
             LabStep("switch", "what is not for the slots is dropped", self.strangers),
             LabStep("switch", "sums, cell by cell, twice around", self.sums),
             LabStep("switch", "a repetition before the end is dropped", self.early),
@@ -224,7 +248,10 @@ class _Grader:
 
     def _bench(self, workers: int = 3) -> AbstractContextManager[P4Bench]:
         assert self.parts is not None  # noqa: S101  (a gate before)
-        return new_bench(self.program, self.parts, workers)
+        return new_bench(self.program, self.parts, self._members(workers))
+
+    def _members(self, workers: int) -> Members:
+        return Members(workers, self.moved if workers == WORKERS else 0)
 
     def _lanes(self, worker: int, seq: int) -> Lanes:
         random = self.draws.generator(f"lanes {worker} {seq}")
@@ -236,9 +263,9 @@ class _Grader:
             total = added(total, self._lanes(worker, seq))
         return total
 
-    def _pushes(self, come: Iterable[tuple[int, int]]) -> list[Push]:
+    def _pushes(self, come: Iterable[tuple[int, int]], workers: int = 3) -> list[Push]:
         """Returns frames from (worker, chunk) pairs."""
-        return [Push(worker, seq, self._lanes(worker, seq)) for worker, seq in come]
+        return [self._members(workers).push(worker, seq, self._lanes(worker, seq)) for worker, seq in come]
 
     @property
     def _known(self) -> bool:
@@ -249,7 +276,7 @@ class _Grader:
 
     def _play(self, pushes: Sequence[Push], workers: int = 3, inside: bool = False) -> list[_Played]:
         """Sends frames to an empty switch; ``inside``: whether its registers are read, too."""
-        model, cells = TwoCellModel(self.slots, workers), 2 * self.slots
+        model, cells = TwoCellModel(self.slots, self._members(workers).full), 2 * self.slots
         inside = inside and self._known
         frames = [
             (
@@ -262,11 +289,14 @@ class _Grader:
             for push in pushes
         ]
         with self._bench(workers) as bench:
-            watched = bench.watch(frames)
-        return [
-            self._one(model, push, seen.answer, tuple(seen.before), tuple(seen.after))
-            for push, seen in zip(pushes, watched, strict=True)
-        ]
+            watched = bench.watch(frames, _REGISTERS if inside else ())
+        played = []
+        for push, seen in zip(pushes, watched, strict=True):
+            changed = [(name.rpartition(".")[2], cell) for name, cell in seen.changed]
+            elsewhere = tuple((name, cell) for name, cell in changed if (cell - push.seq) % self.slots)
+            frame = self._one(model, push, seen.answer, tuple(seen.before), tuple(seen.after))
+            played.append(replace(frame, elsewhere=elsewhere))
+        return played
 
     def _one(
         self,
@@ -284,21 +314,28 @@ class _Grader:
         sent = tuple(
             (port, None if header is None else (header.kind, header.seq, header.lanes)) for port, header in headers
         )
-        return _Played(push, outcome, sent, sums, before, after, wanted, tuple(answer.lines))
+        odd = next(filter(None, (odd_part(data, self.ether_type) for _, data in answer.sent)), "")
+        return _Played(push, outcome, sent, sums, before, after, wanted, tuple(answer.lines), odd)
 
-    def _replay(self, pushes: Sequence[Push]) -> None:
-        if not all(frame.right(3) for frame in self._play(pushes)):
+    def _replay(self, workers: int, pushes: Sequence[Push]) -> None:
+        if not all(frame.right(workers) for frame in self._play(pushes, workers)):
             raise Wrong("it fails")
 
-    def _judge(self, name: str, pushes: Sequence[Push], outcomes: Collection[Outcome]) -> None:
-        """Raises Wrong for a wrong answer to a frame of these outcomes, with the fewest frames that show it."""
-        played = self._play(pushes)
+    def _judge(
+        self, name: str, come: Iterable[tuple[int, int]], outcomes: Collection[Outcome], workers: int = 3
+    ) -> None:
+        """Raises Wrong for a wrong answer to a frame of these outcomes, with the fewest frames that show it.
+
+        ``come``: worker and chunk of each frame.
+        """
+        pushes = self._pushes(come, workers)
+        played = self._play(pushes, workers)
         for place, frame in enumerate(played):
-            if frame.outcome in outcomes and not frame.right(3):
+            if frame.outcome in outcomes and not frame.right(workers):
                 if self._brief:
                     raise Wrong("it fails")
-                self._ran = [(other.lines, not other.right(3)) for other in played[: place + 1]]
-                wrong = self._shortest(name, pushes[: place + 1], 3)
+                self._ran = [(other.lines, not other.right(workers)) for other in played[: place + 1]]
+                wrong = self._shortest(name, pushes[: place + 1], workers)
                 self._wrong = self._wrong or wrong
                 raise wrong
 
@@ -306,7 +343,7 @@ class _Grader:
         """Returns a finding about the first wrong frame, shown with as few frames as possible."""
 
         def fails(candidate: Sequence[Push]) -> bool:
-            if not TwoCellModel(self.slots, workers).possible(candidate):
+            if not TwoCellModel(self.slots, self._members(workers).full).possible(candidate):
                 return False
             *others, last = self._play(candidate, workers)
             return last.outcome == outcome and not last.right(workers) and all(frame.right(workers) for frame in others)
@@ -317,27 +354,26 @@ class _Grader:
         played = self._play(shortest, workers, inside=True)
         last = played[-1]
         message = self._said(last, workers)
-        causes = ((frame, self._cause(frame, workers)) for frame in played)
+        with self._bench(workers) as bench:
+            trails = bench.trails([(push.worker, push.frame(self.ether_type)) for push in shortest])
+        causes = ((frame, self._cause(frame, steps, workers)) for frame, steps in zip(played, trails, strict=True))
         frame, cause = next(((frame, cause) for frame, cause in causes if cause), (last, ""))
         if cause:
             message = f"{message}: {cause}" if frame is last else f"{frame.push}: {cause}. It shows later: {message}"
         frames = [(push.worker, push.frame(self.ether_type), str(push)) for push in shortest]
-        self._follow(shortest, played, next(n for n, other in enumerate(played) if other is frame), workers)
+        self._small = workers, list(shortest)
+        place = next(n for n, other in enumerate(played) if other is frame) + 1
+        trail = Trail(
+            self.path.read_text("utf-8"),
+            trails[:place],
+            [str(push) for push in shortest],
+            skeleton_of(self.task, P4_FILE),
+        )
+        self._where, self._likely = trail.where(self._deviation(frame, workers)), list(trail.lines)
         if (workers, message) not in self._told:  # the same mistake keeps the name of its files
-            look = shown(self.path, self.task.folder, name, workers, frames)
+            look = shown(self.path, self.task.folder, name, self._members(workers), frames)
             self._told[workers, message] = Wrong(message, str(self.path), *look)
         return self._told[workers, message]
-
-    def _follow(self, pushes: Sequence[Push], played: Sequence[_Played], place: int, workers: int) -> None:
-        """Records the frames, and what frame ``place`` did, from which the mistake is located."""
-        self._small = list(pushes) if workers == 3 else []
-        with self._bench(workers) as bench:
-            steps = bench.trails([(push.worker, push.frame(self.ether_type)) for push in pushes[: place + 1]])
-        trail = Trail(
-            self.path.read_text("utf-8"), steps, [str(push) for push in pushes], skeleton_of(self.task, P4_FILE)
-        )
-        self._where = trail.where(self._deviation(played[place], workers))
-        self._likely = list(trail.lines)
 
     def _deviation(self, frame: _Played, workers: int) -> Departure:
         ports, due = sorted(port for port, _ in frame.sent), frame.ports(workers)
@@ -347,9 +383,11 @@ class _Grader:
             return Departure("cell", cells[0] if cells else "bitmaps")
         if ports != due:
             return Departure("sent", drop=not due) if ports else Departure("dropped")
-        header = next(header for _, header in frame.sent if header != (RESULT, frame.push.seq, frame.expected))
+        header = frame.wrong_header
         if header is None or header[0] != RESULT:
             return Departure("field", "sum.kind")
+        if header[2] == frame.expected and header[1] == frame.push.seq:
+            return Departure("field", frame.odd)
         lane = next((n for n in range(LANES) if header[2][n] != frame.expected[n]), 0)
         return Departure("field", "sum.seq" if header[1] != frame.push.seq else f"sum.lane{lane}")
 
@@ -367,29 +405,41 @@ class _Grader:
             right = f"expected ports {frame.ports(workers)}" if frame.ports(workers) else "drop it"
             gone = frame.outcome == "late" and not ports
             return f"{what}; nothing left: the RESULT is gone" if gone else f"{what}; {left}, {right}"
-        header = next(header for _, header in frame.sent if header != (RESULT, frame.push.seq, frame.expected))
+        header = frame.wrong_header
         if header is None or header[:2] != (RESULT, frame.push.seq):
             shown = "it is too short" if header is None else f"kind {header[0]}, seq {header[1]}"
             return f"{what}; what left is not the RESULT of chunk {frame.push.seq}: {shown}"
+        if header[2] == frame.expected:
+            return f"{what}; what left is not the frame that came, with the RESULT in it: {frame.odd} was changed"
         lane = next(n for n in range(LANES) if header[2][n] != frame.expected[n])
         return f"{what}; lane{lane} is {header[2][lane]}, expected {frame.expected[lane]}"
 
-    def _cause(self, frame: _Played, workers: int) -> str:
+    def _cause(self, frame: _Played, steps: Sequence[TrailStep], workers: int) -> str:
         """Returns why a frame was answered wrong, judged by the registers; empty if they do not tell."""
         ports = sorted(port for port, _ in frame.sent)
         if not frame.after:
             return ""
         bitmap, *sums, done, other = frame.after
         right_bitmap, *right_sums, right_done, right_other = frame.wanted
-        cell = frame.push.seq % (2 * self.slots)
+        cell, pair = (seq % (2 * self.slots) for seq in (frame.push.seq, frame.push.seq + self.slots))
         fresh = frame.outcome in ("first", "complete")
+        if frame.elsewhere:
+            register, number = frame.elsewhere[0]
+            message = f"it changed cell {number} of {register}; its cells are {cell} and {pair}"
+            return f"{message}: every index is slot, seq & (2 * SLOTS - 1), or other"
         if fresh and frame.after == frame.before:
             if frame.before[0] & frame.push.bit:
                 return f"its bit was in the bitmap of cell {cell} already, so it was taken for a repetition"
-            if ports == [frame.push.worker]:
+            touched = {step.cell for step in steps if step.kind in ("read", "write")}
+            astray = sorted(touched - {cell} if cell not in touched else touched - {cell, pair})
+            if astray and ports == [frame.push.worker]:
                 message = "it was taken for a repetition of another chunk, whose cell was used again too early"
                 return f"{message}: every index is slot, seq & (2 * SLOTS - 1)"
-            return f"nothing changed in cell {cell}: every index is slot, seq & (2 * SLOTS - 1)"
+            if astray:
+                message = f"nothing changed in cell {cell}, and cell {astray[0]} was read or written"
+                return f"{message}: every index is slot, seq & (2 * SLOTS - 1)"
+            message = f"nothing changed, so it was taken for a repetition. Its own bit, meta.bit_ {frame.push.bit:#b}, "
+            return f"{message}was not in: only that makes a repetition, whatever other bits are in"
         if not fresh and frame.after != frame.before:
             return "it was added twice: ask for the sender's bit in the bitmap first, and change nothing"
         if other != right_other:
@@ -401,6 +451,11 @@ class _Grader:
             message = f"the bitmap of cell {cell} is {bitmap:#b}, expected {right_bitmap:#b}"
             if bitmap == 0 and frame.outcome == "complete":
                 return f"{message}: the RESULT must stay until no worker can ask for it. Do not write 0 yourself"
+            bit = frame.push.bit
+            if bit != 1 << frame.push.worker - 1 and bitmap not in (0, frame.before[0]) and not bitmap & bit:
+                return (
+                    f"{message}: the table gives this worker meta.bit_ {bit:#b}; neither its port nor a count tells it"
+                )
             return f"{message}: put the sender's bit in, bitmap | meta.bit_, and write it to its own cell"
         for lane in range(LANES):
             if sums[lane] != right_sums[lane]:
@@ -419,10 +474,12 @@ class _Grader:
             return "send the RESULT to this worker alone: std.egress_spec = std.ingress_port"
         if frame.outcome == "complete" and ports != frame.ports(workers):
             return "send the RESULT to all workers: std.mcast_grp = 1"
+        if ports == frame.ports(workers) and frame.odd:
+            return "leave the Ethernet header as it came" if frame.odd != "payload" else "nothing follows the lanes"
         if frame.outcome in ("first", "early") and ports:
             how = "mark_to_drop(std)" if ports == [0] else "nothing leaves before the bitmap is meta.full"
             return f"its numbers are in the registers, drop the frame: {how}"
-        header = next(header for _, header in frame.sent if header != (RESULT, frame.push.seq, frame.expected))
+        header = frame.wrong_header
         if header is None or header[0] != RESULT:
             return "set kind to RESULT"
         if header[1] != frame.push.seq:
@@ -461,33 +518,34 @@ class _Grader:
     def sums(self) -> None:
         chunks = range(4 * self.slots + 1)
         come = [(worker, seq) for seq in chunks for worker in (2, 1, 3)]
-        self._judge("sums", self._pushes(come), ("first", "complete"))
+        self._judge("sums", come, ("first", "complete"))
 
     def early(self) -> None:
         come: list[tuple[int, int]] = []
-        for seq in range(2 * self.slots + 1):  # the last chunk is in a cell that was done before
-            workers = (1, 1, 2, 1, 2, 3) if seq in (0, 2 * self.slots) else (1, 2, 3)
-            come += [(worker, seq) for worker in workers]
-        self._judge("early", self._pushes(come), ("first", "early", "complete"))
+        last = 2 * self.slots  # this chunk is in a cell that was done before
+        for first in (0, self.slots, last):  # up to SLOTS chunks are in flight together
+            workers = (1, 2, 3) if first == self.slots else (1, 1, 2, 1, 2, 3)
+            come += [(worker, seq) for worker in workers for seq in range(first, min(first + self.slots, last + 1))]
+        self._judge("early", come, ("first", "early", "complete"))
 
     def late(self) -> None:
-        come = [(worker, seq) for seq in range(2 * self.slots) for worker in (1, 2, 3, 2, 3, 2)]  # each cell
-        self._judge("late", self._pushes(come), {"late"})
+        come = [(worker, seq) for seq in range(2 * self.slots) for worker in (1, 2, 3, 4, 2, 3, 2)]  # each cell
+        self._judge("late", come, {"late"}, WORKERS)
 
     def stays(self) -> None:
         # Workers 1 and 2 have the RESULT of chunk 0 and go on; worker 3 lacks it. Then the cell is used again.
         here, other, again = 0, self.slots, 2 * self.slots
         come = [(1, here), (2, here), (3, here), (1, other), (2, other), (3, here), (3, other), (2, other)]
         come += [(1, again), (3, other), (2, again), (1, again), (3, again), (2, again)]
-        self._judge("stays", self._pushes(come), ("first", "complete", "early", "late"))
+        self._judge("stays", come, ("first", "complete", "early", "late"))
 
     # --- the worker
 
-    def _create(self, rank: int, chunks: int) -> None:
+    def _create(self, rank: int, chunks: int, timeout: int) -> None:
         if rank < _ALONE:
             self.code.begin()
-        self.code.call("create", rank, chunks, self.slots, TIMEOUT)
-        self._chunks, self._ticks = chunks, {}
+        self.code.call("create", rank, chunks, self.slots, timeout)
+        self._chunks, self._timeout, self._ticks = chunks, timeout, {}
 
     def _step(self, rank: int, now: int, results: Sequence[int]) -> list[int]:
         self._ticks[now] = list(results)
@@ -502,13 +560,13 @@ class _Grader:
     def _misstep(self, message: str) -> Wrong:
         """Returns a finding about the worker, with the ticks that show it."""
         came = {now: results for now, results in self._ticks.items() if results}
-        code = f"from worker import Worker; w = Worker({self._chunks}, {self.slots}, {TIMEOUT}); came = {came}; "
+        code = f"from worker import Worker; w = Worker({self._chunks}, {self.slots}, {self._timeout}); came = {came}; "
         code += f"[print(t, w.step(t, came.get(t, []))) for t in range({max(self._ticks) + 1})]"
         return Wrong(message, self.file, f"cd {Path(self.file).parent} && python3 -c '{code}'")
 
     def window(self) -> None:
-        slots = self.slots
-        self._create(0, 3 * slots)
+        slots, chunks, timeout = self.slots, 3 * self.slots + 1, self.timeouts[0]
+        self._create(0, chunks, timeout)
         sent = self._step(0, 0, [])
         if sent and max(sent) >= slots:
             message = f"with no RESULT yet chunk {max(sent)} was sent; there are {slots} slots"
@@ -517,25 +575,36 @@ class _Grader:
             raise self._misstep(f"the first tick sent {sent}, expected chunks 0 to {slots - 1}")
         if more := self._step(0, 1, [1, 2]):
             if max(more) < slots:
-                message = f"{more} were sent in tick 0, and again in tick 1: that is a storm. Wait {TIMEOUT} ticks"
+                message = f"{more} were sent in tick 0, and again in tick 1: that is a storm. Wait {timeout} ticks"
                 raise self._misstep(f"{message}, and send again only what has no RESULT")
             message = f"chunk 0 is missing, and {more} was sent: the window begins at the oldest without RESULT"
             raise self._misstep(message)
         sent = self._step(0, 2, [0, 1])
         if sorted(sent) != list(range(slots, slots + 3)):
             raise self._misstep(f"RESULTs 0 to 2 are there; {sent} was sent, expected the next 3 chunks")
+        there = 3
+        for now in range(3, 6):  # all RESULTs of what was sent come, until there is nothing to send
+            came, there = list(range(there, min(chunks, slots * (now - 2) + 3))), min(chunks, slots * (now - 2) + 3)
+            sent, due = sorted(self._step(0, now, came)), list(range(there, min(chunks, there + slots)))
+            if sent != due:
+                message = f"there are {chunks} chunks, 0 to {chunks - 1}, and the RESULTs of 0 to {there - 1} are there"
+                raise self._misstep(f"{message}; {sent} was sent, expected {due}")
 
     def again(self) -> None:
-        self._create(1, self.slots)
-        self._step(1, 0, [])
-        self._step(1, 1, [chunk for chunk in range(self.slots) if chunk != 2])
-        for now in range(2, 3 * TIMEOUT):
-            sent, wanted = self._step(1, now, []), [2] if now in (TIMEOUT, 2 * TIMEOUT) else []
+        chunks, timeout = self.slots - 1, self.timeouts[1]
+        self._create(1, chunks, timeout)
+        last = _ASKED * timeout
+        for now in range(last):
+            came = [chunk for chunk in range(chunks) if chunk != 2] if now == 1 else []
+            sent, wanted = sorted(self._step(1, now, came)), [2] if now and now % timeout == 0 else []
+            wanted = wanted if now else list(range(chunks))
             if sent == wanted:
                 continue
-            if sent and max(sent) >= self.slots:
-                message = f"there are {self.slots} chunks, 0 to {self.slots - 1}, and {max(sent)} was sent"
+            if sent and max(sent) >= chunks:
+                message = f"there are {chunks} chunks, 0 to {chunks - 1}, and {max(sent)} was sent"
                 raise self._misstep(message)
+            if now == 0:
+                raise self._misstep(f"the first tick sent {sent}, expected chunks 0 to {chunks - 1}")
             if set(sent) - {2}:
                 message = f"only chunk 2 is missing, and tick {now} sent {sent}: a storm of what has arrived"
                 raise self._misstep(message)
@@ -543,32 +612,29 @@ class _Grader:
                 raise self._misstep(f"tick {now} sent chunk 2 more than once: {sent}")
             if sent:
                 message = f"chunk 2 was sent again in tick {now}: that is a storm"
-                raise self._misstep(f"{message}. Wait {TIMEOUT} ticks after each time that it was sent")
-            message = (
-                f"chunk 2 was sent in tick {now - TIMEOUT} and is lost; tick {now} should send it again, and sent []"
-            )
-            raise self._misstep(message)
-        if sent := self._step(1, 3 * TIMEOUT, [2]):
-            message = (
-                f"the RESULT of chunk 2 came in tick {3 * TIMEOUT}, in which it was due again, and {sent} was sent"
-            )
+                raise self._misstep(f"{message}. Wait {timeout} ticks after each time that it was sent")
+            message = f"chunk 2 was sent in tick {now - timeout} and is lost; timeout is {timeout}, so tick {now} "
+            raise self._misstep(f"{message}should send it again, and sent []")
+        if sent := self._step(1, last, [2]):
+            message = f"the RESULT of chunk 2 came in tick {last}, in which it was due again, and {sent} was sent"
             raise self._misstep(f"{message}: take out the RESULTs that came before you ask what is lost")
 
     def each(self) -> None:
         """Checks a chunk whose time-out differs from that of older missing chunks, since it was sent later."""
-        later, last = 5, 2 * TIMEOUT
-        self._create(2, 2 * self.slots)
+        timeout = self.timeouts[2]
+        later, last = 5, 2 * timeout
+        self._create(2, 2 * self.slots, timeout)
         for now in range(last):
             results = {later: [0], later + 1: list(range(3, self.slots))}.get(now, [])
             sent = sorted(self._step(2, now, results))
-            wanted = {0: list(range(self.slots)), later: [self.slots], TIMEOUT: [1, 2], TIMEOUT + later: [self.slots]}
+            wanted = {0: list(range(self.slots)), later: [self.slots], timeout: [1, 2], timeout + later: [self.slots]}
             if now in (0, later) and sent != wanted[now]:
                 raise self._misstep(f"tick {now} sent {sent}, expected {wanted[now]}: see the checks above")
             if sent == wanted.get(now, []):
                 continue
             message = f"chunks 1 and 2 of tick 0 and {self.slots} of tick {later} are missing; tick {now} sent {sent}"
             message += (
-                f", expected {wanted.get(now, [])}. Each chunk is sent again {TIMEOUT} ticks after it was sent itself"
+                f", expected {wanted.get(now, [])}. Each chunk is sent again {timeout} ticks after it was sent itself"
             )
             raise self._misstep(message)
 
@@ -584,7 +650,8 @@ class _Grader:
 
     def _network(self, loss: float, bench: P4Bench) -> None:
         random = self.draws.generator(f"loss {loss}")
-        chunks, model = 5 * self.slots, TwoCellModel(self.slots, WORKERS)
+        members = self._members(WORKERS)
+        chunks, model = 5 * self.slots + 3, TwoCellModel(self.slots, members.full)
         up: deque[tuple[int, int, Push]] = deque()
         down: deque[tuple[int, int, bytes]] = deque()
         there: dict[int, set[int]] = {rank: set() for rank in range(1, WORKERS + 1)}
@@ -594,7 +661,7 @@ class _Grader:
         beyond: list[str] = []  # texts about frames beyond a worker's window
         storm: list[str] = []
         for rank in there:
-            self._create(_ALONE + rank, chunks)
+            self._create(_ALONE + rank, chunks, TIMEOUT)
 
         def put(line: deque[tuple[int, int, T]], now: int, rank: int, what: T) -> None:
             for _ in range(0 if random.random() < loss else 1 + int(random.random() < loss)):
@@ -633,7 +700,7 @@ class _Grader:
                         storm.append(f"worker {rank} sent chunk {chunk} again too early, or for nothing: a storm")
                     asked[rank, chunk] = now
                     frames += 1
-                    put(up, now, rank, Push(rank, chunk, self._lanes(rank, chunk)))
+                    put(up, now, rank, members.push(rank, chunk, self._lanes(rank, chunk)))
             least = chunks * WORKERS
             if frames > 2 * _SENDS[loss] * least:
                 message = f"{frames} frames were sent in {now} ticks, {least} were to be sent"
@@ -665,9 +732,9 @@ def _made(draws: Draws) -> Mapping[str, str]:
     ether_type, _ = numbers_of(draws)
     lines = ["# Port, frame, remark: chunk 0 of three workers; then worker 2, which lost the RESULT, asks again."]
     for worker, note in ((1, ""), (2, ""), (2, ", again, before the end"), (3, ""), (2, ", again, after it")):
-        push = Push(worker, 0, (worker, 10 * worker, 100 * worker, 1000 * worker))
+        push = Members(3).push(worker, 0, (worker, 10 * worker, 100 * worker, 1000 * worker))
         lines.append(f"{worker} {push.frame(ether_type).hex()} # {push}{note}")
-    return {"entries.yaml": entries_text(3), "packets.txt": "\n".join(lines) + "\n"}
+    return {"entries.yaml": entries_text(Members(3)), "packets.txt": "\n".join(lines) + "\n"}
 
 
 LAB: Final = Lab(

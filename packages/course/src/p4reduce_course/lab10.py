@@ -18,8 +18,10 @@ from p4reduce_course.controllers.diagnose import (
     check_cleared,
     check_entries,
     check_gone,
+    check_no_copies,
     check_only,
     check_open,
+    copies_of,
     peer_of,
 )
 from p4reduce_course.controllers.rehearsal import changed_controller
@@ -87,6 +89,8 @@ class ControllerPlay:
         took_ps: the virtual time of the last sum, picoseconds.
         changes: how often the controller has changed the tree.
         changed: called after each change.
+        copies: whether groups and replication ids of trees that are over are looked for at the end. Where a leaf dies,
+            some may stay: those of a controller that gives a port one id for all trees.
     """
 
     def __init__(self, ground: LabNetwork, room: Room, ask: Ask, first_epoch: int, where: str) -> None:
@@ -95,10 +99,12 @@ class ControllerPlay:
         self.took_ps = self.changes = 0
         self._needless: list[Plan] = []  # plans that were given up although none of their switches was dead
         self.changed: Callable[[], None] = lambda: None
+        self.copies = False
         self._random = np.random.default_rng(ground.network["job"])
         self._about: Plan | None = None  # the plan that was looked at last
         self._epochs: list[int] = []
         self._plans: list[Plan] = []  # plans that workers have used, the newest first
+        self._copies: list[dict[str, tuple[int, list[int]]]] = []  # their groups and replication ids
 
     def begin(self) -> None:
         """Lets the controller install its first tree. Raises Wrong."""
@@ -108,6 +114,7 @@ class ControllerPlay:
         check_entries(self.room.sessions.book, self._plan, self._where)
         check_apart(self.room.sessions.book, [self._plan], self._where)
         self._plans = [self._plan]
+        self._copies = [copies_of(self.room.sessions.book, self._plan)]
         self.job: Job = self.room.network.add(self._plan)
         self._epochs.append(self._plan.epoch)
 
@@ -173,8 +180,12 @@ class ControllerPlay:
 
     def check_end(self, dead: Collection[str]) -> None:
         """Raises Wrong if a tree was changed without need, or a living switch has entries of an epoch that is over."""
-        check_gone(self.room.sessions.book, self._plan, self._where, dead)
-        check_only(self.room.sessions.book, [self._plan], self._where, dead)
+        book = self.room.sessions.book
+        check_gone(book, self._plan, self._where, dead, self._epochs)
+        check_only(book, [self._plan], self._where, dead)
+        for plan, copies in zip(self._plans, self._copies, strict=True) if self.copies else ():
+            living = {name: held for name, held in copies.items() if name not in dead}
+            check_no_copies(book, plan, living, self._where)
         if self._needless:
             first = self._needless[0]
             message = f"tick changed the tree of root {first.root}, epoch {first.epoch}, in which no switch was dead"
@@ -217,6 +228,7 @@ class ControllerPlay:
         self._epochs.append(plan.epoch)
         self._plan = plan
         self._plans.insert(0, plan)
+        self._copies.insert(0, copies_of(self.room.sessions.book, plan))
         self.changes += 1
         self.changed()
 
@@ -294,8 +306,9 @@ class _Grader:
             self._step("again", "one root is left, the first", "one left", self.first_left),
             self._step("again", "one root is left, the last", "one left, last", self.last_left),
             self._step("leaf", "a leaf dies, and its workers with it", "leaf", self.leaf),
-            self._step("leaf", "a leaf dies between two sums", "leaf, idle", self.leaf_between),
+            self._step("leaf", "a leaf dies between two sums, then the root", "leaf, idle", self.leaf_between),
             self._step("leaf", "a leaf dies while it is written to", "leaf, writing", self.leaf_writing),
+            self._step("leaf", "a leaf dies while entries are deleted in it", "leaf, deleting", self.leaf_deleting),
         ]
 
     def _step(self, part: str, title: str, name: str, act: Callable[[ControllerPlay], None]) -> LabStep:
@@ -360,6 +373,7 @@ class _Grader:
         play.sum()
 
     def between(self, play: ControllerPlay) -> None:
+        play.copies = True
         play.room.die(play.root)
 
     def again(self, play: ControllerPlay) -> None:
@@ -374,17 +388,23 @@ class _Grader:
         play.sum()
 
     def writing(self, play: ControllerPlay) -> None:
-        self._written_to(play, play.ground.spines)
+        play.room.sessions.writing = self._dying(play, play.ground.spines)
+        self._root_dies(play)
 
-    def _written_to(self, play: ControllerPlay, mortal: Collection[str]) -> None:
-        """Lets the root die, and then the first of some switches that the controller writes to."""
+    @staticmethod
+    def _dying(play: ControllerPlay, mortal: Collection[str], number: int = 1) -> Callable[[str], None]:
+        """Returns a function that lets one of some switches die: the first with which it is called, or a later one."""
+        seen: set[str] = set()
 
-        def written(switch: str) -> None:
-            if switch in mortal and switch not in play.room.sessions.dead:
-                play.room.sessions.writing = lambda _: None
-                play.room.die(switch)
+        def called(switch: str) -> None:
+            if switch in mortal and switch not in (*seen, *play.room.sessions.dead) and len(seen) < number:
+                seen.add(switch)
+                if len(seen) == number:
+                    play.room.die(switch)
 
-        play.room.sessions.writing = written
+        return called
+
+    def _root_dies(self, play: ControllerPlay) -> None:
         play.room.deaths.append((play.now + self.draws.integer("writing", 0, play.took_ps), play.root))
         play.sum()
 
@@ -420,9 +440,17 @@ class _Grader:
 
     def leaf_between(self, play: ControllerPlay) -> None:
         play.room.die(self._leaf(play))
+        play.sum()
+        play.room.die(play.root)  # no later tree has the leaf's workers
 
     def leaf_writing(self, play: ControllerPlay) -> None:
-        self._written_to(play, self._leaves(play))
+        # The second one, so that another leaf has its entries of a tree that is given up.
+        play.room.sessions.writing = self._dying(play, self._leaves(play), 2)
+        self._root_dies(play)
+
+    def leaf_deleting(self, play: ControllerPlay) -> None:
+        play.room.sessions.deleting = self._dying(play, self._leaves(play))
+        self._root_dies(play)
 
     def _leaf(self, play: ControllerPlay) -> str:
         return self.draws.choice("which leaf", self._leaves(play))

@@ -6,7 +6,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -56,6 +56,15 @@ def read(data: bytes) -> Sum | None:
     return Sum(kind, seq, tuple(lanes))
 
 
+def odd_part(data: bytes, ether_type: int) -> str:
+    """Returns what is not as it was in the frame that came, apart from the lab's header; empty if nothing."""
+    came = _ETHERNET + ether_type.to_bytes(2, "big")
+    for name, begin, end in (("dst", 0, 6), ("src", 6, 12), ("ether_type", 12, _START)):
+        if data[begin:end] != came[begin:end]:
+            return f"ethernet.{name}"
+    return "payload" if len(data) != _START + _HEADER.size else ""
+
+
 def added(lanes: Lanes, other: Lanes) -> Lanes:
     """Returns the sums lane by lane, modulo 2^32."""
     return tuple((a + b) % WRAP for a, b in zip(lanes, other, strict=True))
@@ -63,16 +72,16 @@ def added(lanes: Lanes, other: Lanes) -> Lanes:
 
 @dataclass(frozen=True)
 class Push:
-    """A worker's frame; workers count from 1, and worker n sits at port n."""
+    """A worker's frame; workers count from 1, and worker n sits at port n.
+
+    Attributes:
+        bit: the worker's bit in a bitmap.
+    """
 
     worker: int
     seq: int
     lanes: Lanes
-
-    @property
-    def bit(self) -> int:
-        """The worker's bit in a bitmap."""
-        return 1 << self.worker - 1
+    bit: int
 
     def frame(self, ether_type: int) -> bytes:
         """Returns the frame."""
@@ -81,6 +90,36 @@ class Push:
     def __str__(self) -> str:
         """Returns the frame's name in messages."""
         return f"worker {self.worker}'s PUSH of chunk {self.seq}"
+
+
+@dataclass(frozen=True)
+class Members:
+    """The workers of a switch, at ports 1, 2, ..., and the bits that the controller gives them.
+
+    Attributes:
+        moved: 0: worker n has bit n - 1; else the last worker has this bit, and the others those above it.
+    """
+
+    count: int
+    moved: int = 0
+
+    def bit(self, worker: int) -> int:
+        """Returns a worker's bit."""
+        return 1 << (self.moved + self.count - worker if self.moved else worker - 1)
+
+    @property
+    def bits(self) -> dict[int, int]:
+        """The workers' bits, by port."""
+        return {worker: self.bit(worker) for worker in range(1, self.count + 1)}
+
+    @property
+    def full(self) -> int:
+        """The bitmap of all workers."""
+        return sum(self.bits.values())
+
+    def push(self, worker: int, seq: int, lanes: Lanes) -> Push:
+        """Returns a worker's frame."""
+        return Push(worker, seq, lanes, self.bit(worker))
 
 
 # Shortening the frames that show a mistake.
@@ -137,7 +176,7 @@ def shrunk(pushes: Sequence[Push], slots: int, fails: Callable[[Sequence[Push]],
     minimal(best[:-1], lambda kept: better([*kept, best[-1]]))
     sent = 0
     if not better(_small(best)):
-        better([Push(push.worker, push.seq, (_HALF,) * LANES) for push in best])
+        better([replace(push, lanes=(_HALF,) * LANES) for push in best])
     return best
 
 
@@ -149,17 +188,16 @@ def _small(pushes: Sequence[Push]) -> list[Push]:
     chunks = {seq: place for place, seq in enumerate(dict.fromkeys(push.seq for push in pushes))}
     base = 10 ** len(str(3 ** max(push.worker for push in pushes)))
     return [
-        Push(
-            push.worker,
-            push.seq,
-            tuple((base * chunks[push.seq] + 3 ** (push.worker - 1)) * 10**lane % WRAP for lane in range(LANES)),
+        replace(
+            push,
+            lanes=tuple((base * chunks[push.seq] + 3 ** (push.worker - 1)) * 10**lane % WRAP for lane in range(LANES)),
         )
         for push in pushes
     ]
 
 
 def shown(
-    file: Path, home: Path, name: str, workers: int, frames: Sequence[tuple[int, bytes, str]]
+    file: Path, home: Path, name: str, members: Members, frames: Sequence[tuple[int, bytes, str]]
 ) -> tuple[str, Files]:
     """Returns the command that traces the last of some frames, and the files of entries and packets that it reads.
 
@@ -167,14 +205,14 @@ def shown(
         file: the student's program.
         home: folder of the lab's copy.
         name: name of the files.
-        workers: number of workers, at ports 1, 2, ...
+        members: the workers.
         frames: port, frame and remark of each.
     """
-    entries, packets = f"{workers}-workers.yaml", f"{name}.txt"
+    entries, packets = f"{members.count}-workers.yaml", f"{name}.txt"
     look = f"p4reduce trace {file} --entries {home / LOOK / entries} --packet {home / LOOK / packets}"
     lines = [f"{port} {frame.hex()} # {remark}" for port, frame, remark in frames]
     heading = f"# Port, frame, remark: {counted(len(frames), 'frame')}; the last one shows it.\n"
-    texts = ((entries, entries_text(workers)), (packets, heading + "\n".join(lines) + "\n"))
+    texts = ((entries, entries_text(members)), (packets, heading + "\n".join(lines) + "\n"))
     return f"{look} --only {len(frames)} --brief", texts
 
 
@@ -193,16 +231,18 @@ class Strangers:
 
     def check(self, program: StudentProgram, parts: Parts) -> None:
         """Raises Wrong if such a frame is sent on, or changes a register."""
-        lanes, there = (1, 2, 3, 4), {name.rpartition(".")[2] for name in parts.registers}
+        lanes, members, there = (1, 2, 3, 4), Members(2), {name.rpartition(".")[2] for name in parts.registers}
         push, kind = Sum(PUSH, 0, lanes), "its kind is not PUSH"
         for port, data, what, why in (
             (5, push.frame(self.ether_type), "a PUSH by a port without a worker", "table worker has no entry for it"),
             (1, Sum(RESULT, 0, lanes).frame(self.ether_type), "a RESULT of a worker", kind),
             (1, Sum(0, 0, lanes).frame(self.ether_type), "a frame of kind 0", kind),
+            (1, Sum(PUSH | 0x80, 0, lanes).frame(self.ether_type), f"a frame of kind {PUSH | 0x80}", kind),
             (1, push.frame(self.ether_type ^ 1), "a frame of another EtherType", "hdr.sum is not valid"),
+            (1, push.frame(self.ether_type ^ 0x100), "a frame of another EtherType", "hdr.sum is not valid"),
         ):
-            look = shown(self.path, self.home, "strangers", 2, [(port, data, what)])
-            with new_bench(program, parts, 2) as bench:
+            look = shown(self.path, self.home, "strangers", members, [(port, data, what)])
+            with new_bench(program, parts, members) as bench:
                 if bench.send(port, data).sent:
                     problem = f"{what} was sent on; the skeleton drops it, because {why}: leave the first if as it is"
                     raise Wrong(problem, str(self.path), *look)
@@ -212,20 +252,15 @@ class Strangers:
                     )
 
 
-def entries_text(workers: int) -> str:
+def entries_text(members: Members) -> str:
     """Returns a file for ``p4reduce trace``: workers at ports 1, 2, ..., and group 1 of all of them."""
-    ports = range(1, workers + 1)
-    lines = [f"# {counted(workers, 'worker').capitalize()}, at ports 1 to {workers}.", "tables:"]
-    for port in ports:
+    count = members.count
+    lines = [f"# {counted(count, 'worker').capitalize()}, at ports 1 to {count}.", "tables:"]
+    for port, bit in members.bits.items():
         lines.append(f"  - {{table: worker, match: {{std.ingress_port: {port}}}, action: member,")
-        lines.append(f"     params: {{bit_: {1 << port - 1:#b}, full: {full(workers):#b}}}}}")
-    replicas = ", ".join(f"{{port: {port}, rid: 0}}" for port in ports)
+        lines.append(f"     params: {{bit_: {bit:#b}, full: {members.full:#b}}}}}")
+    replicas = ", ".join(f"{{port: {port}, rid: 0}}" for port in members.bits)
     return "\n".join([*lines, "multicast:", f"  - {{group: {GROUP}, replicas: [{replicas}]}}"]) + "\n"
-
-
-def full(workers: int) -> int:
-    """Returns the bitmap of all workers."""
-    return (1 << workers) - 1
 
 
 _LIMIT: Final = 1 << 16
@@ -323,11 +358,11 @@ def look(path: Path, port: int, frame: bytes) -> str:
 
 
 @contextmanager
-def new_bench(program: StudentProgram, parts: Parts, workers: int) -> Iterator[P4Bench]:
+def new_bench(program: StudentProgram, parts: Parts, members: Members) -> Iterator[P4Bench]:
     """Yields a switch with workers at ports 1, 2, ... and group 1 of all of them, for labs 03 and 05."""
     bench = P4Bench(program, parts)
     try:
-        bench.fill("worker", "member", {worker: (1 << worker - 1, full(workers)) for worker in range(1, workers + 1)})
+        bench.fill("worker", "member", {port: (bit, members.full) for port, bit in members.bits.items()})
         yield bench
     finally:
         bench.close()

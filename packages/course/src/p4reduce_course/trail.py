@@ -153,6 +153,7 @@ class Trail:
             return
         last = decided[-1]
         if verdict is not None and verdict.text == "multicast":
+            last = next((step for step in reversed(decided) if step.name == "std.mcast_grp"), last)
             yield f"{self._at(last.line)} sends it to multicast group {verdict.after}, from which no copy left"
             return
         self._open.append(last)

@@ -614,22 +614,26 @@ def check_no_copies(book: Book, old: Plan, copies: dict[str, tuple[int, list[int
             raise WrongEntry(problem, where, EntryPlace(name, f"group {number}"))
 
 
-def check_gone(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -> None:
-    """Raises Wrong if a living switch has entries of table job for another epoch of a plan's job."""
+def check_gone(
+    book: Book, plan: Plan, where: str, dead: Collection[str] = (), told: Collection[int] | None = None
+) -> None:
+    """Raises Wrong if a living switch has entries of table job for another epoch of a plan's job.
+
+    ``told``: the epochs that workers have used, if trees may have been given up before they were told.
+    """
+    never = ", of a tree that was given up before workers were told: take out what was installed of it"
     for switch in plan.topology.switches:
         for job, epoch in book.jobs(switch.name):
             if job == plan.job and epoch != plan.epoch and switch.name not in dead:
-                problem = (
-                    f"{switch.name} has an entry of table job for job {job}, epoch {epoch}, and workers send epoch"
-                )
-                problem += f" {plan.epoch}: late packets would be taken in. Delete it"
+                problem = f"{switch.name} has an entry of table job for job {job}, epoch {epoch}"
+                late = f", and workers send epoch {plan.epoch}: late packets would be taken in. Delete it"
+                problem += late if told is None or epoch in told else never
                 raise WrongEntry(problem, where, EntryPlace(switch.name, key_of("job", job, epoch)))
         for row in book.rows(switch.name, "peer"):
             job, epoch = row.match["job"], row.match["epoch"]
             if job == plan.job and epoch != plan.epoch and switch.name not in dead:
-                problem = (
-                    f"{switch.name} still has an entry of table peer for job {job}, epoch {epoch}, and workers send"
-                )
-                problem += f" epoch {plan.epoch}. Delete all entries of the old epoch"
+                problem = f"{switch.name} still has an entry of table peer for job {job}, epoch {epoch}"
+                late = f", and workers send epoch {plan.epoch}. Delete all entries of the old epoch"
+                problem += late if told is None or epoch in told else never
                 place = row.match["ingress_port"], row.match["src"]
                 raise WrongEntry(problem, where, EntryPlace(switch.name, key_of("peer", *place, job, epoch)))

@@ -53,7 +53,8 @@ CALLS: Final = 2_000
 PATIENCE: Final = 8
 """most calls to one dead switch, of 1 ms each; a controller that makes more waits for ever"""
 AGAIN: Final = 2
-"""most calls of the student's functions that ask one dead switch: one finds it dead, one may have ignored the error"""
+"""most calls of the student's functions that ask one dead switch: a write may fail before a question finds it dead"""
+_WRITES: Final = frozenset({"insert", "delete"})
 _ENTRIES: Final = 4096
 """most entries of one call"""
 _DEADLINE_S: Final = VIRTUAL_DEADLINE_S
@@ -95,8 +96,9 @@ class Sessions:
         dead: switches that no longer answer.
         asked_dead: number of calls to each dead switch.
         turn: number of the student's function that is running; it counts the calls of such functions.
-        asked_in: by dead switch, the turns in which it was asked.
+        asked_in: by dead switch, the turns in which it was asked, and whether by a question, which is no write.
         writing: called with a switch that is about to be written to.
+        deleting: called with a switch whose entries are about to be deleted.
         written: the entries of the last call, if it writes any.
     """
 
@@ -109,8 +111,9 @@ class Sessions:
         self.dead: set[str] = set()
         self.asked_dead: dict[str, int] = {}
         self.turn = 0
-        self.asked_in: dict[str, set[int]] = {}
+        self.asked_in: dict[str, dict[int, bool]] = {}
         self.writing: Callable[[str], None] = lambda _: None
+        self.deleting: Callable[[str], None] = lambda _: None
         self._targets = {target.name: target for target in targets}
         self._schema = program.schema
         self._loop = EventLoopThread("p4reduce-lab-controller")
@@ -118,12 +121,13 @@ class Sessions:
         self._open: dict[str, SwitchLink] = {}
         self._refusal: tuple[str, EntryPlace] | None = None  # text of the last call's error, and the entry
         self._calls = 0
+        self._method = ""  # of the last call
         self._passing = passing
 
     def service(self, method: str, *arguments: Any, **named: Any) -> Any:
         """Answers a call from the student's code; see :data:`~p4reduce_course.sandbox.process.Service`."""
         self._calls += 1
-        self.written, self._refusal = (), None
+        self.written, self._refusal, self._method = (), None, method
         if self._calls > self.most_calls:
             raise Wrong(f"the controller made more than {self.most_calls} calls of p4rt: does a loop never end?")
         known: dict[str, Callable[..., Any]] = {
@@ -204,6 +208,7 @@ class Sessions:
 
     def _delete(self, switch: str, entries: Any) -> None:
         entities = self._entities(entries, whole=False)
+        self.deleting(switch if isinstance(switch, str) else "")
         target, connection = self._connected(switch)
         own = self.book.held.get(switch, {})
         other = [entity for entity in entities if key(entity) not in own]
@@ -259,9 +264,10 @@ class Sessions:
                 problem = f"the controller has asked {switch}, which is dead, more than {PATIENCE} times"
                 problem += ": waiting for ever. Leave out a switch that does not answer; do not ask it again"
                 raise WrongEntry(problem, "", EntryPlace(switch, "", how="asked"))
-            turns = self.asked_in.setdefault(switch, set())
-            turns.add(self.turn)
-            if len(turns) > AGAIN:
+            turns = self.asked_in.setdefault(switch, {})
+            known = any(question for turn, question in turns.items() if turn < self.turn)
+            turns[self.turn] = turns.get(self.turn, False) or self._method not in _WRITES
+            if known or len(turns) > AGAIN:
                 problem = f"the controller has asked {switch}, which is dead, in {len(turns)} calls of its functions, "
                 problem += "and waited 1 ms each time: it stays dead. Remember who did not answer; do not ask it again"
                 raise WrongEntry(problem, "", EntryPlace(switch, "", how="asked"))

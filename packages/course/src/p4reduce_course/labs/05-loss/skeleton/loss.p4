@@ -16,7 +16,7 @@ header sum_t {
 }
 struct headers_t { ethernet_t ethernet; sum_t sum; }
 struct metadata_t {
-    bit<32> bit_;           // of the worker that sent this: 0b1, 0b10, 0b100
+    bit<32> bit_;           // of the worker that sent this, a single bit
     bit<32> full;           // the bits of all workers
 }
 
