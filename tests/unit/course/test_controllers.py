@@ -172,7 +172,7 @@ def test_slots_that_are_not_cleared_show_on_packets(tmp_path, monkeypatch):
     mutant = next(mutant for mutant in mutants("10") if mutant.name == "slots not cleared")
     report = grade(spoilt("10", mutant, tmp_path / "mine"), only=["leaf"])
     said = [check.finding.said for check in report.checks if check.finding]
-    assert len(said) == 3
+    assert len(said) == 4
     assert all("reason 11: wrong seq" in text for text in said), said
 
 

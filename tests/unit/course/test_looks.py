@@ -19,7 +19,7 @@ from p4reduce_course.frame.report import Check, Finding, GradeReport, Wrong, wri
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
 from tests.support.effort import SOAK
-from tests.support.labs import Mutant, mutants, spoilt
+from tests.support.labs import SOLUTIONS, Mutant, mutants, spoilt
 from tests.support.labs.edits import WHOLE
 from tests.support.labs.soak import JUDGES, by_hand, changed, judged, prepared, soaked, styled, styles
 
@@ -68,11 +68,18 @@ def test_a_worker_that_fails_can_be_run_for_the_ticks_that_show_it(tmp_path):
     assert folder == f"cd {tmp_path / 'mine/skeleton'}"
     program, flag, code = shlex.split(command)
     assert (program, flag) == ("python3", "-c")
-    printed: list[tuple] = []
-    source = (tmp_path / "mine/skeleton/worker.py").read_text() + code.replace("from worker import Worker; ", "")
-    exec(source, {"print": lambda *words: printed.append(words)})  # noqa: S102  (our own mutant)
-    assert printed[0] == (0, list(range(8)))
-    assert printed[-1] == (12, [])
+    printed: dict[Path, list[tuple]] = {}
+    for path in (tmp_path / "mine/skeleton/worker.py", SOLUTIONS / "05" / "worker.py"):
+        source = path.read_text() + code.replace("from worker import Worker; ", "")
+        lines = printed.setdefault(path, [])
+        exec(source, {"print": lambda *words, lines=lines: lines.append(words)})  # noqa: S102  (our own programs)
+    mine, right = printed.values()
+    assert mine[:-1] == right[:-1]
+    (at, sent), (_, wanted) = mine[-1], right[-1]
+    assert at > 0
+    assert sent == []
+    assert wanted
+    assert mine[0] == (0, list(range(len(mine[0][1]))))
 
 
 def test_calls_of_the_grader_can_be_repeated_with_its_answers(tmp_path):

@@ -210,5 +210,4 @@ def test_a_look_at_changed_ranks_takes_the_solution_and_no_change_that_passes_by
                 steps = [LabStep("int8", "", check) for check in (grader.headroom, grader.scale, grader.feedback)]
                 outcomes[path.stem, hasty] = [passes([step]) for step in steps]
     assert outcomes["hook", False] == outcomes["hook", True] == [True, True, True]
-    assert outcomes["lucky", False][:2] == [True, True]
-    assert outcomes["lucky", True][0] is False
+    assert outcomes["lucky", False][0] is outcomes["lucky", True][0] is False
