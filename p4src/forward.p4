@@ -21,9 +21,9 @@ control Forward(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         meta.refused = hdr.ipv4.src == ip ? (bit<8>)0 : REFUSED_SOURCE;
     }
 
-    // Ports behind which a host stands, and its address: it sends as nobody else, so that wherever a packet ends up its
-    // source is who sent it. Ports of switches have no entry, their neighbours have looked. Packets to this switch do
-    // not come here: `peer` knows port and source of each.
+    // The port of each host, and the only source address that the host may use, so that a receiver anywhere can trust
+    // the source of a packet. Ports to switches have no entry, since those switches have checked. Packets to this
+    // switch are not looked up here: `peer` checks port and source of each.
     table edge {
         key = { std.ingress_port: exact; }
         actions = { host; @defaultonly NoAction; }

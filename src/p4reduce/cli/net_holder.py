@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 NOTES: Final = (
     "Links by the kernel's counters of the switches' interfaces; queues are those that shape links to their rates. "
-    "Queues of hosts, and what switches' queues dropped, are counted by nobody.",
-    "Trees, slots and windows belong to controllers and programs of yours, which tell nobody of them here: "
+    "Queues of hosts, and what switches' queues dropped, are not counted.",
+    "Trees, slots and windows belong to controllers and programs of yours, which do not report them here: "
     "'p4reduce launch --time real --live' shows those of a run.",
 )
 

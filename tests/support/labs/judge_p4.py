@@ -50,7 +50,7 @@ def numbers_02(folder: Path):
 
 
 def elsewhere_02(text: str, number: int) -> str:
-    """A program as another switch runs it: `reject` is an error, and a field that nobody wrote holds a number."""
+    """A program as another switch runs it: `reject` is an error, and a field that was never written holds a number."""
 
     def state(found: re.Match) -> str:
         body = re.sub(r"(:|\btransition)\s*reject\s*;", r"\1 lost_;", found[2])

@@ -3,6 +3,19 @@
 from tests.support.labs import Mutant
 
 F = "hook.py"
+# Buckets are sent as they fill, not in their order.
+AS_THEY_FILL = (
+    (
+        "        while len(self.started) < len(self.buckets):\n            bucket = self.buckets[len(self.started)]\n",
+        "        for bucket in [one for one in self.buckets if index in one]:\n",
+    ),
+    (
+        "        self.gradients = {}\n        self.started = []",
+        "        self.gradients = {}\n        self.started = []\n        self.sent = []",
+    ),
+    ("            whole = np", "            self.sent.append(bucket)\n            whole = np"),
+    ("zip(self.buckets, self.started", "zip(self.sent, self.started"),
+)
 MUTANTS = [
     Mutant(
         "mean divided twice",
@@ -27,18 +40,7 @@ MUTANTS = [
         "            self.started.append(self.codec.start(len(self.started), whole))\n            break",
         ("the ranks call in different orders", "Gradients become ready in another order on each rank"),
         "order",
-        also=(
-            (
-                "        while len(self.started) < len(self.buckets):\n            bucket = self.buckets[len(self.started)]\n",
-                "        for bucket in [one for one in self.buckets if index in one]:\n",
-            ),
-            (
-                "        self.gradients = {}\n        self.started = []",
-                "        self.gradients = {}\n        self.started = []\n        self.sent = []",
-            ),
-            ("            whole = np", "            self.sent.append(bucket)\n            whole = np"),
-            ("zip(self.buckets, self.started", "zip(self.sent, self.started"),
-        ),
+        also=AS_THEY_FILL,
     ),
     Mutant(
         "another call order of large buckets",
@@ -47,19 +49,7 @@ MUTANTS = [
         "            self.started.append(self.codec.start(len(self.started), whole))\n            break",
         ("the ranks call in different orders", "Gradients become ready in another order on each rank"),
         "order",
-        also=(
-            ("BUCKET = 25_000", "BUCKET = 50_000"),
-            (
-                "        while len(self.started) < len(self.buckets):\n            bucket = self.buckets[len(self.started)]\n",
-                "        for bucket in [one for one in self.buckets if index in one]:\n",
-            ),
-            (
-                "        self.gradients = {}\n        self.started = []",
-                "        self.gradients = {}\n        self.started = []\n        self.sent = []",
-            ),
-            ("            whole = np", "            self.sent.append(bucket)\n            whole = np"),
-            ("zip(self.buckets, self.started", "zip(self.sent, self.started"),
-        ),
+        also=(("BUCKET = 25_000", "BUCKET = 50_000"), *AS_THEY_FILL),
     ),
     Mutant(
         "a bucket in the order in which gradients came",

@@ -33,7 +33,7 @@ parser Parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
 control Verify(inout headers_t hdr, inout metadata_t meta) { apply {} }
 
 control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
-    register<bit<32>>(2 * SLOTS) bitmaps;   // who is in, for each cell; 0: nobody
+    register<bit<32>>(2 * SLOTS) bitmaps;   // who is in, for each cell; 0: no worker
     register<bit<32>>(2 * SLOTS) sums0;
     register<bit<32>>(2 * SLOTS) sums1;
     register<bit<32>>(2 * SLOTS) sums2;

@@ -64,7 +64,7 @@ def port_of(network, switch, other):
 
 
 def fresh(kind, first=0, count=1):
-    """The first of so many numbers that nobody has been given before."""
+    """The first of so many numbers that were never given out before."""
     given[kind] = max(given.get(kind, first), first) + count
     return given[kind] - count
 
@@ -105,7 +105,7 @@ def look(network, p4rt):
 
 
 def clear(p4rt):
-    """Takes out what is written, where somebody still answers."""
+    """Takes out what is written in switches that still answer."""
     for switch in list(written):
         entries = written.pop(switch)
         if switch not in dead:

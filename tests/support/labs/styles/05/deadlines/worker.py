@@ -2,7 +2,7 @@
 
 
 class Worker:
-    """Sends chunks 0 .. chunks - 1, and again what nobody answered."""
+    """Sends chunks 0 .. chunks - 1, and again those without an answer."""
 
     def __init__(self, chunks, slots, timeout):
         self.slots, self.timeout = slots, timeout

@@ -1,4 +1,4 @@
-"""Breadth first from the root, parents written down on the way; then what nobody needs is cut off."""
+"""Breadth first from the root, parents written down on the way; then what is not needed is cut off."""
 
 from collections import deque
 

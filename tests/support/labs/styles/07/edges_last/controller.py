@@ -62,7 +62,7 @@ def port_of(network, switch, other):
 
 
 def fresh(kind, first=0, count=1):
-    """The first of so many numbers that nobody has been given before."""
+    """The first of so many numbers that were never given out before."""
     given[kind] = max(given.get(kind, first), first) + count
     return given[kind] - count
 

@@ -4,7 +4,7 @@ README.md, steps 2 to 5.
 """
 
 ELECTION = {{election}}  # of the older controller, which holds every switch
-FIRST_GROUP = {{group}}  # the multicast groups below are somebody else's
+FIRST_GROUP = {{group}}  # the multicast groups below belong to others
 FIRST_RID = {{rid}}  # so are the replication ids below
 UDP = 9400  # the port of everybody
 

@@ -4,7 +4,7 @@ README.md, steps 1 to 6.
 """
 
 ELECTION = {{election}}  # of the older controller, which holds every switch
-FIRST_GROUP = {{group}}  # the multicast groups below are somebody else's
+FIRST_GROUP = {{group}}  # the multicast groups below belong to others
 FIRST_RID = {{rid}}  # so are the replication ids below
 FIRST_EPOCH = {{epoch}}  # the epochs below have been used
 UDP = 9400  # the port of everybody
