@@ -83,10 +83,10 @@ def _judge_11(folder: Path, draw: random.Random) -> None:
     switch = Switch(folder, "router.p4", "tables:\n" + "\n".join(rows))
     for count in range(120):
         to = draw.choice(routes)[0] ^ draw.choice([0, 1, 255, 1 << draw.randrange(32), draw.getrandbits(32)])
-        protocol, ttl = draw.choice([17, 17, 6, 1]), draw.choice([0, 1, 2, 3, 64, 255])
+        protocol, ttl = draw.choice([17, 17, 17, 6, 1, 17 ^ 1 << draw.randrange(8)]), draw.choice([0, 1, 2, 3, 64, 255])
         tos, ihl, kind = (
             draw.choice([0, 8, 184, 3, 255]),
-            draw.choice([5] * 8 + [6, 15, 4]),
+            draw.choice([5] * 30 + [*range(16)]),
             draw.choice([0x0800] * 27 + [0x0806, 0x86DD, 0x0800 ^ 1 << draw.randrange(16)]),
         )
         payload = struct.pack(
@@ -95,8 +95,13 @@ def _judge_11(folder: Path, draw: random.Random) -> None:
         head = bytearray(struct.pack(">BBHHHBBHII", 0x40 | ihl, tos, draw.getrandbits(16), draw.getrandbits(16),
                                      draw.getrandbits(16), ttl, protocol, 0, draw.getrandbits(32), to))  # fmt: skip
         right = ones(bytes(head))
-        good = draw.random() < 0.9
-        head[10:12] = (right if good else right ^ 1 << draw.randrange(16)).to_bytes(2, "big")
+        if draw.random() < 0.1:  # by another id, a checksum near its bounds
+            near = draw.choice([0, 0xFF00, 0xFFFE])
+            head[4:6] = ((int.from_bytes(head[4:6], "big") + right - near) % 0xFFFF).to_bytes(2, "big")
+            right = ones(bytes(head))
+        bad = draw.choice([right, 1 << draw.randrange(16)])
+        good = draw.random() < 0.9 or bad == 0
+        head[10:12] = (right if good else right ^ bad).to_bytes(2, "big")
         frame = ethernet(draw.getrandbits(48), draw.getrandbits(48), kind) + bytes(head) + payload
         cut = draw.random() < 0.2
         if cut:
@@ -127,9 +132,13 @@ def judge_12(folder: Path, draw: random.Random) -> None:
             port = where.get(source, draw.randrange(1, 7)) if draw.random() < 0.8 else draw.randrange(1, 7)
             grouped, hello = draw.random() < 0.05, draw.random() < 0.3
             sender = source | 1 << 40 if grouped else source
-            worker = draw.choice([0, 1, 200, names.get(source, 3)])
-            frame = ethernet(to, sender, kind if hello else draw.choice([0x0800, kind ^ 1]))
-            frame += struct.pack(">HB", draw.getrandbits(16), worker) if hello else draw.randbytes(draw.randrange(9))
+            worker = draw.choice([0, 1, 200, 255, names.get(source, 3)])
+            frame = ethernet(to, sender, kind if hello else draw.choice([0x0800, kind ^ 1 << draw.randrange(16)]))
+            frame += (
+                struct.pack(">HB", draw.getrandbits(16), worker) + bytes(draw.choice([0, 0, 43]))
+                if hello
+                else draw.randbytes(draw.randrange(9))
+            )
             if draw.random() < 0.05:
                 frame = frame[: draw.randrange(14, 17) if hello else draw.randrange(1, 14)]
                 switch.expect(port, frame, [], f"cut frame {count}")

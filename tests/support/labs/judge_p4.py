@@ -64,7 +64,8 @@ def elsewhere_02(text: str, number: int) -> str:
     def new(found: re.Match) -> str:
         return f"if (!{found[1]}.isValid()) {{ {found[1]}.setValid(); {found[1]}.total = {number}; }}"
 
-    text = re.sub(r"([\w.]+\.value)\.setValid\(\);", new, text)
+    names = "|".join({"value", *re.findall(r"\bvalue_t\s+(\w+)", text)})
+    text = re.sub(rf"((?:\w+\.)*\b(?:{names}))\.setValid\(\);", new, text)
     rules = re.search(r"\bcontrol\s+Rules\s*\(inout headers_t (\w+).*?\bapply\s*\{", text, re.S)
     if rules is None:
         return text
@@ -97,13 +98,13 @@ def judge_02(folder: Path, draw: random.Random) -> None:
         values = {name: draw.choice([0, 1, (1 << bits) - 1, draw.getrandbits(bits)]) for name, bits in fields}
         payload = draw.randbytes(draw.choice([0, 1, 3, 4, 20]))
         total = draw.choice([0, 1, WRAP - 1, draw.getrandbits(32)])
-        kind = count % 4
+        kind, addresses = count % 4, draw.randbytes(12)
         if kind == 0:
-            other = draw.choice([ether_type ^ 1 << draw.randrange(16), 0x0800, 0])
-            frame = ETHERNET + other.to_bytes(2, "big") + payload
+            other = draw.choice([*[ether_type ^ 1 << count // 4 % 16] * 2, 0x0800, 0])
+            frame = addresses + other.to_bytes(2, "big") + payload
             wanted = [(other_port, frame)]
         else:
-            begin = ETHERNET + ether_type.to_bytes(2, "big")
+            begin = addresses + ether_type.to_bytes(2, "big")
             has = values["flags"] & 1
             frame = begin + packed(values) + (total.to_bytes(4, "big") if has else b"") + payload
             after = {**values, "hops": (values["hops"] + 1) % 256, "flags": values["flags"] | 1}
@@ -111,7 +112,7 @@ def judge_02(folder: Path, draw: random.Random) -> None:
             wanted = [(hop_port, begin + packed(after) + new.to_bytes(4, "big") + payload)]
             if kind == 3:
                 most = 14 + 8 + (4 if has else 0)
-                frame = frame[: draw.randrange(14, most)]
+                frame = frame[: draw.choice([13, draw.randrange(14, most), draw.randrange(14, most)])]
                 wanted = []
         for switch in (device, elsewhere):
             found = [(port, bytes(data)) for port, data in switch.inject(draw.randrange(1, 8), frame)]

@@ -73,7 +73,12 @@ def judge_01(folder: Path, draw: random.Random, job: int = 1, epoch: int = 0) ->
             lowest += [child] * given["lowest"]
         if name != "root":
             said(peer(IP["root"], 3) == ("parent", {}), "parent")
-        said(all(dict(key)["epoch"] != epoch or dict(key)["job"] != job for key in peers), "another peer")
+        near = {(port, IP[child]) for port, child in children.items()} | (
+            {(3, IP["root"])} if name != "root" else set()
+        )
+        for key in map(dict, peers):
+            said((key["job"], key["epoch"]) != (job, epoch), "another peer")
+            said((key["ingress_port"], key["src"]) in near, "a stranger of another job")
         one, two = mine.values()
         said(one.bit_count() == two.bit_count() == 1 and not one & two and params["full"] == one | two, "bits")
         said(len(lowest) == 1, "lowest")

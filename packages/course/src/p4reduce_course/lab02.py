@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -95,10 +95,10 @@ class FrameCase:
 
 
 def cases(layout: Layout, draws: Draws) -> list[FrameCase]:
-    """Returns twenty frames: the first two with small numbers, the last two with ``hops`` at its maximum.
+    """Returns 40 frames: the first two with small numbers, two with the maximum of ``hops``.
 
-    Seven have a value, six have none, three are of other types, four are cut short: two in ``hop``, one in ``value``
-    and one in front of it.
+    Seven have a value, six have none, 22 are of other types (16 of them in one bit, three with few bytes behind it),
+    five are cut short: one in Ethernet, two in ``hop``, one in ``value`` and one in front of it.
     """
     random = draws.generator("frames")
 
@@ -120,7 +120,7 @@ def cases(layout: Layout, draws: Draws) -> list[FrameCase]:
             kind = "cut"
         elif place >= 18:
             kind, total = ("bare", "value")[place - 18], 0xFFFFFFFF
-            hop |= {"hops": 255}
+            hop |= {"hops": 255, "worker": hop["worker"] | 0x8000}
         if kind == "other":
             data = layout.frame(None, None, random.bytes(20), next(others))
             drawn.append(FrameCase(kind, data, (layout.other_port, data), {}, None, port))
@@ -137,7 +137,20 @@ def cases(layout: Layout, draws: Draws) -> list[FrameCase]:
         else:
             data, out = layout.frame(hop, None, payload), layout.frame(grown, hop["seq"], payload)
             drawn.append(FrameCase(kind, data, (layout.hop_port, out), hop, None, port))
-    return drawn
+    for ether_type, size in [
+        *((layout.ether_type ^ 1 << bit, 20) for bit in range(16)),
+        *((0x0800, n) for n in (9, 5, 0)),
+    ]:
+        data = layout.frame(None, None, random.bytes(size), ether_type)
+        drawn.append(FrameCase("other", data, (layout.other_port, data), {}, None))
+    drawn.append(FrameCase("cut", ETHERNET + data[12:13], None, {}, None))
+    return drawn[:12] + [_readdressed(case, random.bytes(len(ETHERNET))) for case in drawn[12:]]
+
+
+def _readdressed(case: FrameCase, addresses: bytes) -> FrameCase:
+    """Returns a frame with other Ethernet addresses."""
+    due = case.expected and (case.expected[0], addresses + case.expected[1][len(addresses) :])
+    return replace(case, frame=addresses + case.frame[len(addresses) :], expected=due)
 
 
 # What the specification leaves undefined, made visible in changed texts of a program.
@@ -183,10 +196,14 @@ def stale(text: str, fields: Sequence[tuple[str, int]]) -> str:
         writes = "".join(f" {header}.{name} = {bits}w{_STALE % (1 << bits)};" for name, bits in fields)
         return f"if (!{header}.isValid()) {{ {before}{writes} }}"
 
+    text = without_comments(text)
+    type_ = re.search(r"\b(\w+)\s+value\s*;", text)
+    named = rf"\b{type_[1]}\s+(\w+)" if type_ else r"\b(value)\b"
+    names = "|".join(dict.fromkeys(re.findall(rf"{named}\s*[=;,)]", text)))
     text = re.sub(
-        r"((?:\w+\.)+value)\s*\.\s*setValid\s*\(\s*\)\s*;",
+        rf"((?:\w+\.)*\b(?:{names}))\s*\.\s*setValid\s*\(\s*\)\s*;",
         lambda at: filled(at[1], f"{at[1]}.setValid();"),
-        without_comments(text),
+        text,
     )
     blocks = re.search(r"\bV1Switch\s*\(\s*\w+\s*\([^,]*,[^,]*,\s*(\w+)", text)
     name = re.escape(blocks[1]) if blocks else ""
@@ -241,7 +258,7 @@ class _Grader:
             LabStep("rules", "total grows by worker", self.adds),
             LabStep("rules", "a frame without a value gets one, and says so", self.puts_in),
             LabStep("deparser", "headers leave that were parsed", self.emits),
-            LabStep("deparser", "20 frames, cut ones too, byte for byte", self.bytes),
+            LabStep("deparser", "40 frames, cut ones too, byte for byte", self.bytes),
         ]
 
     @property
@@ -342,6 +359,8 @@ class _Grader:
             return Departure("sent")
         if data == due:
             return None
+        if data[: len(ETHERNET)] != due[: len(ETHERNET)]:
+            return Departure("field", f"ethernet.{'dst' if data[:6] != due[:6] else 'src'}")
         begin = len(ETHERNET) + 2
         hop, wanted = self.layout.unpacked(data[begin:]), self.layout.unpacked(due[begin:])
         fields = [f"hop.{name}" for name in wanted if hop[name] != wanted[name]]
@@ -431,6 +450,12 @@ class _Grader:
                 raise Wrong(message, str(self.path), self._show(other if state == "start" else bare))
         self._given_up()
         for case, answer, show in self._each("other"):
+            if not answer.sent:
+                message = (
+                    f"a frame of EtherType 0x{case.frame[12:14].hex()} with {len(case.frame) - 14} bytes behind it was"
+                )
+                message += f" dropped. A frame of another EtherType goes on unchanged by port {self.layout.other_port}"
+                raise Wrong(message, str(self.path), show)
             if answer.sent != (case.expected,):
                 message = "a frame of another EtherType did not go on unchanged by port "
                 message += f"{self.layout.other_port}: default: accept in start, and nothing else changes it"

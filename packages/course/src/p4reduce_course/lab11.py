@@ -119,13 +119,19 @@ def route(to: int, prefix: int, port: int, node: int = 0) -> dict[str, object]:
 
 def packet(to: int, what: str, kind: str, *, payload: bytes = b"sums", wrong: int = 0, ether_type: int = 0x0800,
         udp: tuple[int, int] | None = (5000, RESULTS), protocol: int = 6, udp_checksum: int = 0xBEEF, port: int = 1,
-        **fields: int) -> Frame:  # fmt: skip
-    """Returns a frame whose header checksum is right except for ``wrong``; ``protocol``: if it is not UDP."""
+        sum_: int | None = None, padding: int = 0, **fields: int) -> Frame:  # fmt: skip
+    """Returns a frame whose header checksum is right except for ``wrong``.
+
+    ``protocol``: if it is not UDP; ``sum_``: the checksum, for which an id is chosen; ``padding``: bytes of Ethernet.
+    """
     udp_header = {"length": 8 + len(payload), "checksum": udp_checksum}
     body = (UDP.pack(src=udp[0], dst=udp[1], **udp_header) if udp else b"") + payload
     header = {"version": 4, "ihl": 5, "length": 20 + len(body), "ttl": 64, "protocol": 17 if udp else protocol,
               "src": 0x0A000001, "dst": to, **fields}  # fmt: skip
+    if sum_ is not None:
+        header["id"] = (0xFFFF - sum_ + checksum(IPV4.pack(**{**header, "id": 0}))) % 0xFFFF
     header["checksum"] = checksum(IPV4.pack(**header)) ^ wrong
+    body += bytes(padding)
     begin = ETHERNET.pack(dst=0x02BB00000001, src=0x02CC00000001, type=ether_type)
     return Frame(port, begin + IPV4.pack(**header) + body, what + (f" by port {port}" if port != 1 else ""), kind)
 
@@ -150,7 +156,7 @@ def routed(_: Numbers, draws: Draws) -> Sequence[Scenario]:
             if number % 3 == 2:  # within the /24 of the previous frame
                 to = int(frames[-1].data[30:34].hex(), 16) & ~0xFF | int(random.integers(256))
             prefix, port = (8, 16, 24, 12, 20, 28, 32, 31)[int(random.integers(8))], int(random.integers(2, 9))
-            rows.append(route(to, prefix, port, int(random.integers(1, 1 << 40))))
+            rows.append(route(to, prefix, port + (place == 3) * 256, int(random.integers(1, 1 << 40))))
             near = to ^ int(random.integers(1 << int(random.integers(1, 24))))
             miss = not any(_inside(near, row) for row in rows)
             by = int(random.integers(1, 9))
@@ -181,6 +187,7 @@ def headers(_: Numbers, draws: Draws) -> Sequence[Scenario]:
         packet(to, "a frame with a wrong header checksum", "sum", wrong=1),
         packet(to, "a frame with ttl 1", "old", ttl=1),
         packet(to, "a frame with ttl 0", "old", ttl=0),
+        packet(to, "a TCP segment with ttl 1", "old", ttl=1, udp=None),
         packet(to, "a frame with ttl 2", "ttl", ttl=2),
         packet(to, "a frame with ttl 64", "ttl"),
         packet(to, "a RESULT (UDP port 9400)", "result"),
@@ -192,6 +199,15 @@ def headers(_: Numbers, draws: Draws) -> Sequence[Scenario]:
             "plain",
             udp=None,
             payload=UDP.pack(src=5000, dst=RESULTS),
+        ),
+        packet(to, "a RESULT from UDP port 9400, with tos 0x47", "result", udp=(RESULTS, RESULTS), tos=0x47),
+        packet(to, "a TCP segment with 6 bytes of padding behind it", "plain", udp=None, payload=b"", padding=6),
+        packet(to, "a TCP segment whose header checksum is 0xff80", "plain", udp=None, sum_=0xFF80),
+        packet(to, "a TCP segment whose header checksum is 0", "plain", udp=None, sum_=0),
+        *(
+            packet(to, f"a frame of protocol {number}", "plain", udp=None, protocol=number, payload=payload)
+            for number in sorted({*(17 ^ 1 << bit for bit in range(8)), 2, 50, 255})
+            for payload in (UDP.pack(src=5000, dst=RESULTS), b"sums")
         ),
     ]
     for number in range(20):
@@ -212,12 +228,14 @@ def headers(_: Numbers, draws: Draws) -> Sequence[Scenario]:
     whole = packet(to, "", "")
     frames += [replace(whole, data=whole.data[:length], kind="cut", what=f"a frame cut short after {length} bytes")
                for length in (13, 20, 33, 34, 41)]  # fmt: skip
-    ihl, bit = int(random.choice([0, 1, 2, 3, 7, 13, 15])), int(random.integers(16))
+    bit, right = int(random.integers(16)), int.from_bytes(whole.data[24:26], "big")
     frames.append(packet(to, "an IPv4 header that says it is too short (ihl 4)", "options", ihl=4))
     frames.append(packet(to, "a TCP segment with a wrong header checksum", "sum", wrong=1, udp=None))
-    frames.append(packet(to, f"an IPv4 header with ihl {ihl}", "options", ihl=ihl))
+    frames += [packet(to, f"an IPv4 header with ihl {ihl}", "options", ihl=ihl) for ihl in (*range(4), *range(7, 16))]
+    frames.append(packet(to, "a TCP segment with ihl 6", "options", udp=None, ihl=6))
     frames.append(packet(to, "a frame with another wrong header checksum", "sum", wrong=1 << bit))
-    return [Scenario(Setup((route(to, 24, 4, int(random.integers(1, 1 << 40))),)), tuple(frames))]
+    frames.append(packet(to, f"a frame with header checksum 0 in the place of {right:#x}", "sum", wrong=right))
+    return [Scenario(Setup((route(to, 24, 4, int(random.integers(1 << 40, 1 << 48))),)), tuple(frames))]
 
 
 def example(_: Numbers) -> Scenario:

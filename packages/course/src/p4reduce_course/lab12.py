@@ -85,24 +85,28 @@ def numbers(draws: Draws) -> Numbers:
 
 def address(worker: int) -> int:
     """Returns the address of a worker: a local one, or a vendor's."""
-    return (0x00163E000000 if worker == 6 else 0x020000000000) + worker
+    return {6: 0x00163E000000, 7: 0xFE0000000000}.get(worker, 0x020000000000) + worker
 
 
-def data(worker: int, to: int, port: int, kind: str, *, source: int = 0, ether_type: int = _TYPES[0]) -> Frame:
+def data(worker: int, to: int, port: int, kind: str, *, source: int = 0, ether_type: int = _TYPES[0],
+        payload: bytes = b"data") -> Frame:  # fmt: skip
     """Returns a frame of a worker."""
-    frame = ETHERNET.pack(dst=to, src=source or address(worker), type=ether_type) + b"data"
+    frame = ETHERNET.pack(dst=to, src=source or address(worker), type=ether_type) + payload
     whose, whom = "a group" if source else f"worker {worker}", "all" if to >> 40 & 1 else f"worker {to & 0xFF}"
-    return Frame(port, frame, f"a frame of {whose} at port {port} to {whom}", kind)
+    odd = f" of EtherType {ether_type:#06x}" if ether_type not in _TYPES else ""
+    odd += f" with {len(payload)} bytes behind Ethernet" if payload != b"data" else ""
+    return Frame(port, frame, f"a frame of {whose} at port {port} to {whom}{odd}", kind)
 
 
 def hello(own: Numbers, worker: int, port: int, kind: str, number: int | None = None, *, to: int = _ALL, source: int = 0,
-        job: int = 1) -> Frame:  # fmt: skip
-    """Returns the HELLO with which a worker joins."""
+        job: int = 1, padding: int = 0) -> Frame:  # fmt: skip
+    """Returns the HELLO with which a worker joins; ``padding``: bytes of Ethernet behind it."""
     frame = ETHERNET.pack(dst=to, src=source or address(worker), type=own["hello_type"])
     what = f"a HELLO of {'a group' if source else f'worker {worker}'} at port {port}"
     what += f" with number {number}" if number is not None else ""
     what += "" if to == _ALL else f" to worker {to & 0xFF}"
-    return Frame(port, frame + HELLO.pack(job=job, worker=worker if number is None else number), what, kind)
+    frame += HELLO.pack(job=job, worker=worker if number is None else number) + bytes(padding)
+    return Frame(port, frame, what + (f" and {padding} bytes behind it" if padding else ""), kind)
 
 
 def meetings(own: Numbers, draws: Draws) -> Sequence[Scenario]:
@@ -119,7 +123,15 @@ def meetings(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         hello(own, 1, 1, "again", to=address(2)), data(0, address(1), 3, "group", source=0x01005E000001),
         data(1, address(2), 1, "direct", ether_type=own["hello_type"] ^ 1),
     )  # fmt: skip
-    scenarios = [Scenario(everywhere, first)]
+    second = (
+        hello(own, 1, 1, "hello", 255), hello(own, 2, 2, "hello"), hello(own, 4, 6, "hello", 0), hello(own, 2, 5, "elsewhere", 77),
+        hello(own, 2, 5, "renumbered", 78, padding=43), data(1, address(2), 1, "direct", payload=b""),
+        data(1, address(2), 1, "direct", payload=b"ab"), data(3, _ALL, 3, "new"), data(3, _ALL, 3, "flood"),
+        data(0, address(5), 3, "group", source=_GROUP_BIT | address(5)),
+        data(0, address(1), 3, "group", source=0x333300000001), data(0, address(1), 3, "group", source=_ALL),
+        *(data(1, address(2), 1, "direct", ether_type=own["hello_type"] ^ 1 << bit) for bit in range(16)),
+    )  # fmt: skip
+    scenarios = [Scenario(everywhere, first), Scenario(everywhere, second)]
     random = draws.generator("meetings")
     for _ in range(3):
         at: dict[int, int] = {}
@@ -131,7 +143,7 @@ def meetings(own: Numbers, draws: Draws) -> Sequence[Scenario]:
             port = int(random.choice(_PORTS)) if worker not in at or moves else at[worker]
             moved = worker in at and at[worker] != port
             if random.random() < 0.3:
-                number = int(random.integers(1, 255))
+                number = int(random.integers(256))
                 if worker in at and random.random() < 0.4:
                     number = names.get(worker, 0)
                 renumbered = "again" if names.get(worker, 0) == number else "renumbered"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from p4reduce.topologies import Topology
 from p4reduce.topologies.model import TopologyError
 from p4reduce.workers import wire
 from p4reduce.workers.wire import INC_UDP_PORT, PacketType
+from p4reduce_course.frame.report import Check, Finding
 from p4switch.abi import CPU_PORT
 from p4switch.device import Device
 from p4switch.interpreter.trace import TableApplied
@@ -514,3 +515,58 @@ class Wire:
         copies = 0 if self._draws.random() < self.loss else 1 + int(self._draws.random() < self.duplicate)
         for _ in range(copies):
             self._queue.append((other, link.port_of(other), data))
+
+
+# The whole tree: four workers push known chunks, and each must get every sum.
+
+
+CHUNKS: Final = SLOTS + 4
+"""chunks of each worker, more than slots, so that some slots are used twice"""
+_RUNS: Final = (
+    ("every worker gets every sum", 0.0, 0.0),
+    ("the same with 1 frame in 10 lost and 1 in 10 doubled", 0.1, 0.1),
+)
+
+
+def examine_network(
+    topology: Topology, tree: Mapping[str, Role], fresh: Callable[[str], PacketBench], *, tried: bool
+) -> list[Check]:
+    """Runs both networks; with ``tried`` False they are skipped, because a switch fails its own checks."""
+    checks: list[Check] = []
+    for title, loss, duplication in _RUNS:
+        finding = None
+        if tried:
+            wire = Wire(topology, {name: fresh(name) for name in tree}, _workers(topology, tree), loss, duplication)
+            finding = _judge(wire)
+        checks.append(Check("network", title, finding is None if tried else None, finding))
+        tried = tried and finding is None
+    return checks
+
+
+def _workers(topology: Topology, tree: Mapping[str, Role]) -> dict[str, BenchWorker]:
+    workers = {}
+    for number, host in enumerate(topology.workers):
+        leaf = parent_of(host.name, tree)
+        parent = End(leaf.ip, leaf.mac)
+        workers[host.name] = BenchWorker(
+            host.name, number, End(host.ip, host.mac), parent, CHUNKS, leaf.job, leaf.epoch
+        )
+    return workers
+
+
+def _judge(wire: Wire) -> Finding | None:
+    finished = wire.run()
+    refusals = ", ".join(f"{switch} refused {n} ({why})" for (switch, why), n in wire.refusals.most_common(3))
+    for worker in wire.workers.values():
+        if worker.wrong:
+            return Finding(f"{worker.name} got {worker.wrong[0]}. {refusals}")
+    if not finished:
+        waiting = ", ".join(f"{w.name} for chunk {w.oldest_missing}" for w in wire.workers.values() if not w.done)
+        return Finding(f"these workers wait for ever: {waiting}. {refusals}")
+    for seq in range(CHUNKS):
+        lanes = [contribution(number, seq) for number in range(len(wire.workers))]
+        expected = np.sum(lanes, axis=0, dtype=np.int32)
+        for worker in wire.workers.values():
+            if not np.array_equal(worker.results[seq], expected):
+                return Finding(f"{worker.name} got a wrong sum for chunk {seq}. {refusals}")
+    return None

@@ -7,10 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from p4reduce.network.jobs.network import package_root
-from p4reduce.topologies import Topology
 from p4reduce.topologies.files import load
 from p4reduce.workers.wire import INC_UDP_PORT, PacketType
 from p4reduce_course import catalogue
@@ -24,30 +21,29 @@ from p4reduce_course.lab01.bench import (
     JOBS,
     LANES,
     LOCAL,
+    PARENT,
     PEERS,
     REPLICAS,
     ROOT,
     SLOTS,
     BenchNeighbour,
-    BenchWorker,
     End,
     PacketAnswer,
     PacketBench,
     PacketStep,
     Role,
     Student,
-    Wire,
-    contribution,
     end,
+    examine_network,
     frame,
-    parent_of,
     roles,
     script,
+    short,
     total,
 )
 from p4switch.base.values import show
 from p4switch.program import Program, load_program
-from p4switch.tables import Exact
+from p4switch.tables import DefaultEntry, Exact
 from p4switch.trace.entries import Entries, EntriesError, load_entries
 from p4switch.trace.to_text import TextFormat, of_folder
 
@@ -331,6 +327,13 @@ def _waits_for_all(examined: Examined) -> Finding | None:
             return examined.fail(number, *too_early(examined.role, examined.student, step))
         if answer.trace.outcome.kind == "drop":
             return examined.fail(number, *never_full(examined.role, examined.student))
+    by_child = bits(examined.role, examined.student)
+    for number, step, _ in pushes:
+        bit = by_child.get(step.sender.name, 1)
+        if bit.bit_count() != 1:
+            problem = f"{step.sender.name} has bit_ {bit:#b} in table peer, which is {bit.bit_count()} bits. "
+            problem += "Give each child one bit of its own: 0b1, 0b10, 0b100 ..."
+            return examined.fail(number, problem, examined.student.peer(step.port, step.sender.ip))
     return None
 
 
@@ -437,9 +440,22 @@ def _wrong_ports(examined: Examined) -> Finding | None:
     return _strangers(examined)
 
 
+_BEYOND: Final = {
+    (LOCAL, "IncIngress.is_local"): "the switch's own address has an entry there",
+    (PEERS, CHILD): "neighbours have an entry there",
+    (PEERS, PARENT): "neighbours have an entry there",
+}
+"""actions that a default entry must not run, and why"""
+
+
 def _strangers(examined: Examined) -> Finding | None:
     """Checks that `local_address` has the switch's own address alone, and `peer` its neighbours at their ports."""
     role, student = examined.role, examined.student
+    for placed in student.entries.tables:
+        if isinstance(placed.entry, DefaultEntry) and (placed.table, placed.entry.action) in _BEYOND:
+            problem = f"table {short(placed.table)} has a default entry, which is for all packets without another: "
+            problem += f"{short(placed.entry.action)}. Only {_BEYOND[placed.table, placed.entry.action]}; remove it"
+            return Finding(problem, placed.where)
     for match, _ in student.matches(LOCAL):
         if match != (role.ip,):
             problem = f"table local_address has an entry for {_ip(match[0])}, which is not {role.name}'s address"
@@ -447,9 +463,12 @@ def _strangers(examined: Examined) -> Finding | None:
             return Finding(problem, student.where_match(LOCAL, match))
     names = {n.ip: f"{n.name} is behind port {n.port}" for n in role.neighbours} | {role.ip: f"that is {role.name}"}
     for (port, ip, *of), entry in student.matches(PEERS):
-        if of == [role.job, role.epoch] and (port, ip) not in [(n.port, n.ip) for n in role.neighbours]:
+        if (port, ip) not in [(n.port, n.ip) for n in role.neighbours]:
             problem = f"table peer has an entry for {_ip(ip)} at port {port}: "
             problem += names.get(ip, f"{role.name} has no such neighbour")
+            if of != [role.job, role.epoch]:
+                problem += f". It is for job {of[0]}, epoch {of[1]}; no other node has an entry for any job. Remove it"
+                return Finding(problem, student.where_match(PEERS, (port, ip, *of)))
             problem += ". A packet that is forged so would be taken in; remove the entry"
             kind = PacketType.PUSH if entry.action == CHILD else PacketType.RESULT
             forged = frame(kind, End(ip, 0x020000000000 | ip), end(role), 1, job=role.job, epoch=role.epoch)
@@ -471,6 +490,8 @@ def _remembers(examined: Examined) -> Finding | None:
                 return _forgotten(examined, answer, f"{child.name}'s chunk {seq} was refused ({answer.reason})")
         if not left:
             return _forgotten(examined, answer, f"nothing left for chunk {seq}, though all children had sent it")
+    if answer.argument(JOBS, "slots") != SLOTS:
+        return _forgotten(examined, answer, "slots is not as it was given")
     return None
 
 
@@ -662,61 +683,6 @@ def traced_answers(role: Role, bench: PacketBench) -> dict[str, str]:
         "bitmap_before": str(bits[0]),
         "bitmap_after": str(bits[0] | bits[1]),
     }
-
-
-# The whole tree: four workers push known chunks, and each must get every sum.
-
-
-CHUNKS: Final = SLOTS + 4
-"""chunks of each worker, more than slots, so that some slots are used twice"""
-_RUNS: Final = (
-    ("every worker gets every sum", 0.0, 0.0),
-    ("the same with 1 frame in 10 lost and 1 in 10 doubled", 0.1, 0.1),
-)
-
-
-def examine_network(
-    topology: Topology, tree: Mapping[str, Role], fresh: Callable[[str], PacketBench], *, tried: bool
-) -> list[Check]:
-    """Runs both networks; with ``tried`` False they are skipped, because a switch fails its own checks."""
-    checks: list[Check] = []
-    for title, loss, duplication in _RUNS:
-        finding = None
-        if tried:
-            wire = Wire(topology, {name: fresh(name) for name in tree}, _workers(topology, tree), loss, duplication)
-            finding = _judge(wire)
-        checks.append(Check("network", title, finding is None if tried else None, finding))
-        tried = tried and finding is None
-    return checks
-
-
-def _workers(topology: Topology, tree: Mapping[str, Role]) -> dict[str, BenchWorker]:
-    workers = {}
-    for number, host in enumerate(topology.workers):
-        leaf = parent_of(host.name, tree)
-        parent = End(leaf.ip, leaf.mac)
-        workers[host.name] = BenchWorker(
-            host.name, number, End(host.ip, host.mac), parent, CHUNKS, leaf.job, leaf.epoch
-        )
-    return workers
-
-
-def _judge(wire: Wire) -> Finding | None:
-    finished = wire.run()
-    refusals = ", ".join(f"{switch} refused {n} ({why})" for (switch, why), n in wire.refusals.most_common(3))
-    for worker in wire.workers.values():
-        if worker.wrong:
-            return Finding(f"{worker.name} got {worker.wrong[0]}. {refusals}")
-    if not finished:
-        waiting = ", ".join(f"{w.name} for chunk {w.oldest_missing}" for w in wire.workers.values() if not w.done)
-        return Finding(f"these workers wait for ever: {waiting}. {refusals}")
-    for seq in range(CHUNKS):
-        lanes = [contribution(number, seq) for number in range(len(wire.workers))]
-        expected = np.sum(lanes, axis=0, dtype=np.int32)
-        for worker in wire.workers.values():
-            if not np.array_equal(worker.results[seq], expected):
-                return Finding(f"{worker.name} got a wrong sum for chunk {seq}. {refusals}")
-    return None
 
 
 ROOT_SWITCH: Final = "root"
