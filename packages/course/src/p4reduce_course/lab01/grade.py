@@ -452,9 +452,10 @@ def _strangers(examined: Examined) -> Finding | None:
     """Checks that `local_address` has the switch's own address alone, and `peer` its neighbours at their ports."""
     role, student = examined.role, examined.student
     for placed in student.entries.tables:
-        if isinstance(placed.entry, DefaultEntry) and (placed.table, placed.entry.action) in _BEYOND:
+        action = placed.entry.action if isinstance(placed.entry, DefaultEntry) else None
+        if action is not None and (placed.table, action) in _BEYOND:
             problem = f"table {short(placed.table)} has a default entry, which is for all packets without another: "
-            problem += f"{short(placed.entry.action)}. Only {_BEYOND[placed.table, placed.entry.action]}; remove it"
+            problem += f"{short(action)}. Only {_BEYOND[placed.table, action]}; remove it"
             return Finding(problem, placed.where)
     for match, _ in student.matches(LOCAL):
         if match != (role.ip,):
