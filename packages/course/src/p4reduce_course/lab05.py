@@ -595,6 +595,8 @@ class _Grader:
         """Checks a chunk whose time-out differs from that of older missing chunks, since it was sent later."""
         timeout, slots, first = self.timeouts[2], self.slots, self.draws.integer("first tick", 2, 9)
         later, last = first + 5, first + 2 * timeout
+        self._create(1, 2 * slots, timeout)
+        at_0 = sorted(self._step(1, 0, []))
         self._create(2, 2 * slots, timeout)
         for now in range(first, last):
             results = {later: [0], later + 1: list(range(3, slots))}.get(now, [])
@@ -604,8 +606,8 @@ class _Grader:
             if sent == wanted:
                 continue
             if now == first:
-                message = f"tick {now} is the worker's first, and sent {sent}, expected {wanted}: ticks need not begin"
-                raise self._misstep(f"{message} with 0")
+                message = f"tick {now} is the worker's first, and sent {sent}, expected {wanted}"
+                raise self._misstep(message + (": ticks need not begin with 0" if at_0 == wanted else ""))
             if now == later:
                 message = f"the RESULT of chunk 0 came in tick {now}, and {sent} was sent, expected {wanted}"
                 raise self._misstep(message)
