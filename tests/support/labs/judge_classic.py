@@ -176,11 +176,11 @@ def arc(data: bytes) -> int:
 
 def judge_13(folder: Path, draw: random.Random) -> None:
     kind, gap = number(folder, r"JOB_TYPE = (0x\w+)"), number(folder, r"GAP = (\d+)")
-    for ways in (1, 2, 3, 8, 5):
-        first = draw.randrange(20, 500)
+    for ways in (1, 2, 3, 8, 5, 33):
+        ports, used = draw.sample(range(20, 500), ways), [0] * 64
         rows = [
-            f"  - {{table: uplink, match: {{meta.way: '{way}'}}, action: to, params: {{port: '{first + way}'}}}}"
-            for way in range(ways)
+            f"  - {{table: uplink, match: {{meta.way: '{way}'}}, action: to, params: {{port: '{port}'}}}}"
+            for way, port in enumerate(ports)
         ]
         switch = Switch(
             folder,
@@ -188,22 +188,43 @@ def judge_13(folder: Path, draw: random.Random) -> None:
             f"tables:\n  - {{table: spread, default: 'true', action: ways, params: {{count: '{ways}'}}}}\n"
             + "\n".join(rows),
         )
-        seen, counts = [0] * 64, [0] * 64
+        for _ in range(8):  # fresh registers: the pause of a flow's first frame begins at time 0
+            src, dst = draw.getrandbits(16), draw.getrandbits(16)
+            at, cell = draw.choice([gap, gap + 1]), arc(struct.pack(">HH", src, dst)) % 64
+            if used[cell]:
+                continue
+            used[cell] = at
+            frame = ethernet(3, 4, kind) + struct.pack(">BHHH", 0, 1, src, dst)
+            way = arc(struct.pack(">HHH", src, dst, at > gap)) % ways
+            switch.expect(1, frame, [(ports[way], frame)], f"{ways} ways, a first frame", at=at)
+        seen, counts = used, [int(at > gap) for at in used]
         at, ends = (
-            draw.randrange(5, 5000),
+            gap + draw.randrange(5, 5000),
             [(draw.getrandbits(16), draw.getrandbits(16)) for _ in range(2 if ways < 4 else 16)],
         )
-        for count in range(120):
-            at += draw.choice([0, 1, gap // 3, gap // 2 + 1, gap - 1, gap, gap + 1, 5 * gap])
-            at += draw.choice([0] * 12 + [1 << 16, 1 << 32])
+        latest = ends[0]
+        ends += [(ends[0][0], ends[0][0])]
+        for count in range(120 if ways != 8 else 900):
+            often = ways == 8 and count < 500  # a flow that pauses often
+            at += gap + 1 if often else 0
+            if count:
+                at += draw.choice([0, 1, gap // 3, gap // 2 + 1, gap - 1, gap, gap + 1, 5 * gap])
             what, job, (src, dst) = (
                 draw.choice([0, 0, 0, 0, 1, 2, 3, 255, draw.randrange(256)]),
                 draw.choice([0, 1, 2, draw.getrandbits(16)]),
                 draw.choice(ends),
             )
-            strange = draw.random() < 0.05
+            if often:
+                what, (src, dst) = 0, ends[0]
+            elif count and draw.random() < 0.4:  # a pause that is about known, or short when it is cut
+                what, (src, dst) = 0, latest
+                since = seen[arc(struct.pack(">HH", src, dst)) % 64]
+                at = max(at, since + draw.choice([gap // 2 + 1, gap // 2 + 1, gap + 1]))
+                if draw.random() < 0.2 and at < 1 << 46:
+                    at = max(at, since + (1 << draw.choice([16, 32, 32, 40, 40, 44])) + gap // 2)
+            strange = (1 << draw.randrange(16)) * (draw.random() < 0.1)
             frame = (
-                ethernet(1, 2, kind ^ strange)
+                ethernet(draw.getrandbits(48), draw.getrandbits(48), kind ^ strange)
                 + struct.pack(">BHHH", what, job, src, dst)
                 + draw.randbytes(draw.randrange(6))
             )
@@ -212,12 +233,12 @@ def judge_13(folder: Path, draw: random.Random) -> None:
                 continue
             wanted = []
             if not strange and what in (1, 2):
-                wanted = [(first + arc(struct.pack(">H", job)) % ways, frame)]
+                wanted = [(ports[arc(struct.pack(">H", job)) % ways], frame)]
             elif not strange and what == 0:
-                cell = arc(struct.pack(">HH", src, dst)) % 64
+                cell, latest = arc(struct.pack(">HH", src, dst)) % 64, (src, dst)
                 counts[cell] += at - seen[cell] > gap
                 seen[cell] = at
-                wanted = [(first + arc(struct.pack(">HHH", src, dst, counts[cell])) % ways, frame)]
+                wanted = [(ports[arc(struct.pack(">HHH", src, dst, counts[cell])) % ways], frame)]
             switch.expect(draw.randrange(1, 9), frame, wanted, f"{ways} ways, frame {count}", at=at)
 
 
@@ -229,22 +250,26 @@ def judge_14(folder: Path, draw: random.Random) -> None:
         rows = [dict.fromkeys(range(size), 0) for size in sizes]
         jobs = [draw.getrandbits(32) for _ in range(many)]
         for count in range(150):
-            what, job = draw.choice([1, 1, 1, 1, 2, 0, 3]), draw.choice(jobs)
+            what, job = draw.choice([1, 1, 1, 1, 2, 0, 3, draw.randrange(256)]), draw.choice(jobs)
             amount = (
-                draw.choice([1, limit // 9, limit - 1, limit, (1 << 32) - 9])
+                draw.choice([0, 1, limit // 9, limit - 1, limit, (1 << 32) - 9])
                 if draw.random() < 0.2
                 else draw.randrange(most)
             )
-            strange, short = draw.random() < 0.04, draw.random() < 0.04
+            cells = [zlib.crc32(struct.pack(">I", job)) % size for size in sizes]
+            before = min(row[cell] for row, cell in zip(rows, cells, strict=True))
+            if before < limit and draw.random() < 0.05:
+                amount = limit - before
+            if before == limit:
+                what = draw.choice([1, 2])
+            strange, short = (1 << draw.randrange(16)) * (draw.random() < 0.1), draw.random() < 0.04
             frame = ethernet(1, 2, kind ^ strange) + struct.pack(
                 ">BBIII", what, draw.choice([0, 1, 255]), job, amount, draw.getrandbits(32)
             )
-            port = draw.randrange(1, 9)
+            port = draw.choice([draw.randrange(1, 9), 300])
             if strange or short or what not in (1, 2):
                 switch.expect(port, frame[:20] if short else frame + b"x", [], f"frame {count}")
                 continue
-            cells = [zlib.crc32(struct.pack(">I", job)) % size for size in sizes]
-            before = min(row[cell] for row, cell in zip(rows, cells, strict=True))
             for row, cell in zip(rows, cells, strict=True):
                 row[cell] = min(row[cell] + amount * (what == 1), (1 << 32) - 1)
             after = min(row[cell] for row, cell in zip(rows, cells, strict=True))

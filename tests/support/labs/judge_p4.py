@@ -126,7 +126,8 @@ class Switch:
     """A device with workers, to which the controller gives any bits."""
 
     def __init__(self, program, workers: int, draw: random.Random):
-        places = draw.choice([range(workers), draw.sample(range(32), workers)])
+        high = [31, *draw.sample(range(31), workers - 1)]
+        places = draw.choice([range(workers), draw.sample(high, workers), draw.sample(high, workers)])
         self.bits = {worker: 1 << place for worker, place in enumerate(places, start=1)}
         self.full = sum(self.bits.values())
         self.device = Device(program, executor="interpreted")
@@ -170,18 +171,18 @@ def judge_03(folder: Path, draw: random.Random) -> None:
         bitmaps, sums = [0] * slots, [(0,) * 4 for _ in range(slots)]
         first = draw.choice([0, 0, slots, draw.randrange(WRAP // slots - 300) * slots, WRAP - 300 * slots])
         following = {slot: first + slot for slot in range(slots)}  # the chunk that a slot takes next
-        lanes = {}
+        lanes, alike = {}, tuple(draw.getrandbits(32) for _ in range(4))
         for _ in range(min(60 * workers, 260)):
             slot = draw.choice([0, 1, slots - 1, draw.randrange(slots)])
             worker = draw.randrange(1, workers + 1)
             seq = following[slot]
-            mine = lanes.setdefault(
-                (worker, seq), tuple(draw.choice([1, WRAP - 1, draw.getrandbits(32)]) for _ in range(4))
-            )
-            if draw.random() < 0.05:
+            drawn = tuple(draw.choice([0, 1, WRAP - 1, draw.getrandbits(32)]) for _ in range(4))
+            mine = lanes.setdefault((worker, seq), draw.choice([drawn, drawn, (0,) * 4, alike]))
+            if draw.random() < 0.2:
+                kind = draw.choice([0, 2, 2, 3, 129, 1 ^ 1 << draw.randrange(8)])
                 port, frame = draw.choice([
                     (workers + 1, framed(ether_type, 1, seq, mine)),
-                    (worker, framed(ether_type, draw.choice([0, 2, 3, 129]), seq, mine)),
+                    (worker, framed(ether_type, kind, seq, mine)),
                     (worker, framed(ether_type ^ 1 << draw.randrange(16), 1, seq, mine)),
                 ])  # fmt: skip
                 said(switch.send(port, frame) == [], "a stranger's frame left")
@@ -215,6 +216,7 @@ def judge_05_switch(folder: Path, draw: random.Random) -> None:
         there = {worker: set() for worker in range(1, workers + 1)}
         newest = dict.fromkeys(there, -1)
         lanes = {}
+        first = draw.choice([0, WRAP - 4096])  # number of the first chunk, which uses cell 0
         for _ in range(90 * workers):
             worker = draw.randrange(1, workers + 1)
             oldest = next(chunk for chunk in range(10**6) if chunk not in there[worker])
@@ -224,25 +226,25 @@ def judge_05_switch(folder: Path, draw: random.Random) -> None:
             seq = draw.choice([oldest, oldest, may[-1], draw.choice(may)])
             if seq not in may:
                 continue
-            if draw.random() < 0.03:
+            if draw.random() < 0.1:
+                kind = draw.choice([2, 1 ^ 1 << draw.randrange(8)])
                 port, frame = draw.choice([
-                    (workers + 1, framed(ether_type, 1, seq, (1, 2, 3, 4))),
-                    (worker, framed(ether_type, 2, seq, (1, 2, 3, 4))),
-                    (worker, framed(ether_type ^ 1, 1, seq, (1, 2, 3, 4))),
+                    (workers + 1, framed(ether_type, 1, first + seq, (1, 2, 3, 4))),
+                    (worker, framed(ether_type, kind, first + seq, (1, 2, 3, 4))),
+                    (worker, framed(ether_type ^ 1 << draw.randrange(16), 1, first + seq, (1, 2, 3, 4))),
                 ])  # fmt: skip
                 said(switch.send(port, frame) == [], "a stranger's frame left")
                 continue
             newest[worker] = max(newest[worker], seq)
-            mine = lanes.setdefault(
-                (worker, seq), tuple(draw.choice([1, WRAP - 1, draw.getrandbits(32)]) for _ in range(4))
-            )
-            found = switch.send(worker, framed(ether_type, 1, seq, mine))
+            drawn = tuple(draw.choice([0, 1, WRAP - 1, draw.getrandbits(32)]) for _ in range(4))
+            mine = lanes.setdefault((worker, seq), (0,) * 4 if seq % 5 == 1 else drawn)
+            found = switch.send(worker, framed(ether_type, 1, first + seq, mine))
             wanted = []
             if worker not in gathered.setdefault(seq, set()):
                 gathered[seq].add(worker)
                 if len(gathered[seq]) == workers:
                     total = tuple(sum(lanes[w, seq][n] for w in there) % WRAP for n in range(4))
-                    results[seq] = framed(ether_type, 2, seq, total)
+                    results[seq] = framed(ether_type, 2, first + seq, total)
                     wanted = [(port, results[seq]) for port in there]
             elif seq in results:
                 wanted = [(worker, results[seq])]

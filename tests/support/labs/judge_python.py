@@ -117,26 +117,44 @@ def judge_04(folder: Path, draw: random.Random) -> None:
 def judge_05_worker(folder: Path, draw: random.Random) -> None:
     slots = int(re.search(r"The switch has (\d+) slots", (folder / "README.md").read_text())[1])
     student = module_of(folder / "skeleton" / "worker.py")
-    for run in range(60):
-        timeout = draw.choice([12, draw.randrange(5, 20)])
-        chunks = draw.choice([1, slots - 1, slots, slots + 1, 3 * slots])
-        deaf = draw.choice([None, draw.randrange(chunks)])  # a chunk whose RESULTs all get lost for long
-        called(student.create, run, chunks, slots, timeout)
+    for run in range(0, 60, 2):
+        begin = draw.choice([0, draw.randrange(1, 100)])
+        # Workers of one module, which take turns.
+        pair = [_worker_05(student.create, student.step, number, slots, begin, draw) for number in (run, run + 1)]
+        for now in range(begin, begin + 160):
+            for worker in pair:
+                worker.send(now)
+
+
+def _worker_05(create, step, number: int, slots: int, begin: int, draw: random.Random):
+    """A worker: each ``send`` of a tick raises No where it sends other chunks than README says."""
+    timeout = draw.choice([12, draw.randrange(5, 20)])
+    chunks = draw.choice([1, slots - 1, slots, slots + 1, 3 * slots])
+    deaf = draw.choice([None, draw.randrange(chunks)])  # a chunk whose RESULTs all get lost for long
+    called(create, number, chunks, slots, timeout)
+
+    def ticks():
         there, last, on_way = set(), {}, []
-        for now in range(160):
+        now = yield
+        while True:
             results = [chunk for at, chunk in on_way if at == now]
             draw.shuffle(results)
             there |= set(results)
             oldest = next((c for c in range(chunks) if c not in there), chunks)
             fresh = [c for c in range(min(chunks, oldest + slots)) if c not in last]
             again = [c for c, at in last.items() if c not in there and now - at >= timeout]
-            found = called(student.step, run, now, list(results))
+            found = called(step, number, now, list(results))
             said(isinstance(found, list) and all(type(c) is int for c in found), "no list of chunks")
             said(sorted(found) == sorted(fresh + again), f"tick {now}: {found}, expected {fresh + again}")
             for chunk in found:
                 last[chunk] = now
-                times = 0 if chunk == deaf and now < 140 else draw.choice([0, 1, 1, 1, 2])
+                times = 0 if chunk == deaf and now < begin + 140 else draw.choice([0, 1, 1, 1, 2])
                 on_way += [(now + draw.choice([1, 2, 4, 4, timeout, 30]), chunk) for _ in range(times)]
+            now = yield
+
+    worker = ticks()
+    next(worker)
+    return worker
 
 
 # Lab 08.

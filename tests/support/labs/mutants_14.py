@@ -160,4 +160,63 @@ MUTANTS = [
         ("a job that was heavy before",),
         "heavy",
     ),
+    Mutant(
+        "kinds by their last bits",
+        F,
+        "(hdr.load.kind != PUSH && hdr.load.kind != ASK)",
+        "(hdr.load.kind[1:0] != 1 && hdr.load.kind[1:0] != 2)",
+        ("a frame of kind", "must be dropped"),
+        "count",
+    ),
+    Mutant(
+        "another EtherType",
+        F,
+        "LOAD_TYPE: parse_load;",
+        "LOAD_TYPE &&& 0xf0ff: parse_load;",
+        ("a frame of another EtherType left by port",),
+        "count",
+    ),
+    Mutant(
+        "kind 0 clears a cell",
+        F,
+        "            mark_to_drop(std);\n        } else",
+        "            if (hdr.load.isValid() && hdr.load.kind == 0) {\n"
+        "                hash(cell0, HashAlgorithm.crc32, 32w0, { hdr.load.job }, CELLS0);\n"
+        "                row0.write(cell0, 0);\n            }\n            mark_to_drop(std);\n        } else",
+        ("load.estimate is 0, expected 5", "row0.write(cell0, 0)"),
+        "count",
+    ),
+    Mutant(
+        "nothing sent",
+        F,
+        "            std.egress_spec = UP;\n",
+        "            std.egress_spec = UP;\n            if (hdr.load.kind == PUSH && hdr.load.amount == 0) { mark_to_drop(std); }\n",
+        ("a PUSH of 0 by job", "was dropped, and must leave by port 9"),
+        "count",
+    ),
+    Mutant(
+        "ports of 8 bits",
+        F,
+        "std.egress_spec = std.ingress_port;",
+        "std.egress_spec = std.ingress_port & 255;",
+        ("at port 300 left by port 44, and must leave by port 300",),
+        "ask",
+    ),
+    Mutant(
+        "the sender's estimate",
+        F,
+        "            least(hdr.load.estimate);\n",
+        "            bit<32> mine;\n            least(mine);\n"
+        "            if (mine > hdr.load.estimate || hdr.load.estimate < 1000) { hdr.load.estimate = mine; }\n",
+        ("load.estimate is 0xfffffffe, expected",),
+        "count",
+    ),
+    Mutant(
+        "LIMIT asked",
+        F,
+        "if (hdr.load.estimate >= LIMIT) {",
+        "if (hdr.load.estimate > LIMIT || (hdr.load.kind == PUSH && hdr.load.estimate == LIMIT)) {",
+        ("an ASK for job", "load.heavy is 0, expected 1"),
+        "heavy",
+    ),
 ]

@@ -282,7 +282,10 @@ class _Grader:
     # --- frames
 
     def _pushes(self, workers: int, repeated: bool) -> Iterator[Push]:
-        """Yields frames of slots + 2 chunks (2 * slots for 2 or 3 workers); ``repeated``: all but the last twice."""
+        """Yields frames of slots + 2 chunks (2 * slots for 2 or 3 workers); ``repeated``: all but the last twice.
+
+        The lanes of the second chunk are 0, and those of the third are the same for all workers.
+        """
         random = self.draws.generator(f"pushes {workers} {repeated}")
         count = 2 * self.numbers.slots if workers in (2, 3) else self.numbers.slots + 2
         first = WRAP - count if workers == _HIGH else 0
@@ -297,6 +300,7 @@ class _Grader:
                 behind = come.index((worker, seq)) + 1
                 come.insert(int(random.integers(behind, come.index((last[seq], seq)) + 1)), (worker, seq))
         lanes = {pair: tuple(int(v) for v in random.integers(1 << 20, 1 << 32, LANES)) for pair in dict.fromkeys(come)}
+        lanes |= {pair: (0,) * LANES if pair[1] == 1 else lanes[1, 2] for pair in lanes if pair[1] in (1, 2)}
         for worker, seq in come:
             yield self._members(workers).push(worker, first + seq, lanes[worker, seq])
 
@@ -342,7 +346,8 @@ class _Grader:
             outcome = model.push(push)
             expected = (model.bitmaps[slot], model.sums[slot])
             before, after, left = _slot(seen.before), _slot(seen.after), lefts.get(slot)
-            odd = next(filter(None, (odd_part(data, self.numbers.ether_type) for _, data in seen.answer.sent)), "")
+            came = push.frame(self.numbers.ether_type)
+            odd = next(filter(None, (odd_part(data, came) for _, data in seen.answer.sent)), "")
             played.append(_Played(push, seen.answer, outcome, before, after, expected, full, left, odd, elsewhere))
         return played
 
@@ -631,7 +636,10 @@ class _Grader:
             message = f"{frame.name} came again, and changed nothing, but left by port {ports}: drop a repetition"
             return f"{message}, mark_to_drop(std)"
         if frame.after[0] == frame.before[0] and not frame.answer.sent:
-            message = f"{frame.name} came again. It was dropped, but its lanes were added: ask for the sender's bit"
+            lane = next(n for n in range(LANES) if frame.after[1][n] != frame.before[1][n])
+            did = f"sums{lane} was changed, {frame.before[1][lane]} -> {frame.after[1][lane]}"
+            did = "its lanes were added" if frame.after[1] == added(frame.before[1], frame.push.lanes) else did
+            message = f"{frame.name} came again. It was dropped, but {did}: ask for the sender's bit"
             message += " first, whatever other bits are in, and put the rest into an else"
             return f"{message}: mark_to_drop does not end the control"
         message = (

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 from p4reduce_course.culprit import FAILED, in_p4, placed
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
 from p4reduce_course.p4 import (
+    HIGH,
     LANES,
+    PUSH,
     RESULT,
     WRAP,
     Lanes,
     Members,
+    Outcome,
     P4Bench,
     Push,
     Strangers,
+    Sum,
+    TwoCellModel,
     added,
     compiled,
     entries_text,
@@ -54,6 +59,8 @@ _DELAY: Final = 2
 """ticks that a frame takes on a link"""
 _ALONE: Final = 10
 """ranks below this are of workers that are checked alone"""
+_PAIR: Final = 100
+"""rank of the first of two workers that take turns"""
 _MOST_TICKS: Final = 3000
 _SENDS: Final = {0.0: 1.0, 0.01: 1.4, 0.1: 3.0}
 """by loss rate, the frames that workers may send for each needed frame"""
@@ -64,52 +71,7 @@ def numbers_of(draws: Draws) -> tuple[int, int]:
     return 0x8B00 + draws.integer("ether_type", 1, 0xF0), draws.choice("slots", (4, 8))
 
 
-Outcome = Literal["first", "complete", "early", "late"]
-"""A first contribution, a contribution that completes its chunk, a repetition before, or after, the completion."""
 _REGISTERS: Final = ("bitmaps", *(f"sums{lane}" for lane in range(LANES)), "done")
-
-
-@dataclass
-class TwoCellModel:
-    """The state of a correct switch with two cells for each slot.
-
-    Attributes:
-        full: the bits of all workers.
-    """
-
-    slots: int
-    full: int
-    bitmaps: dict[int, int] = field(default_factory=dict)
-    sums: dict[int, Lanes] = field(default_factory=dict)
-    done: dict[int, int] = field(default_factory=dict)
-
-    def push(self, push: Push) -> Outcome:
-        """Takes one frame; returns its outcome."""
-        cell = push.seq % (2 * self.slots)
-        before = self.bitmaps.get(cell, 0)
-        if before & push.bit:
-            return "late" if self.done[cell] else "early"
-        self.sums[cell] = added(self.sums[cell], push.lanes) if before else push.lanes
-        self.bitmaps[cell] = before | push.bit
-        other = (cell + self.slots) % (2 * self.slots)
-        self.bitmaps[other] = self.bitmaps.get(other, 0) & ~push.bit
-        self.done[cell] = int(before | push.bit == self.full)
-        return "complete" if self.done[cell] else "first"
-
-    def possible(self, pushes: Sequence[Push]) -> bool:
-        """Returns whether real workers could send these frames, given that frames and RESULTs may be lost."""
-        there: dict[int, set[int]] = {}
-        newest: dict[int, int] = {}
-        workers = self.full.bit_count()
-        for push in pushes:
-            mine = newest.get(push.worker, -1)
-            if push.seq >= self.slots and len(there.get(push.seq - self.slots, ())) < workers:
-                return False  # a worker must have the RESULT of the other cell first
-            if push.seq <= mine - self.slots:
-                return False  # the worker has the RESULT of this chunk already
-            there.setdefault(push.seq, set()).add(push.worker)
-            newest[push.worker] = max(mine, push.seq)
-        return True
 
 
 @dataclass(frozen=True)
@@ -182,6 +144,7 @@ class _Grader:
         self._brief, self._ran = not task.explain, list[tuple[Sequence[int], bool]]()  # to locate the mistake
         self._small, self._likely, self._where = (3, list[Push]()), list[int](), ""  # frames that show a mistake
         self._wrong: Wrong | None = None  # the first mistake of the switch that was found
+        self._shared = False  # whether workers are known to share what each should know alone
 
     def steps(self) -> list[LabStep]:
         # The worker's checks precede the gate, because they need no P4.
@@ -189,7 +152,7 @@ class _Grader:
             self.task,
             WORKER_FILE,
             self.code,
-            lambda code: _Grader(self.task, code, self.program).worker(),
+            lambda code: _Grader(replace(self.task, explain=False), code, self.program).worker(),
             anew=True,
         )
 
@@ -198,7 +161,7 @@ class _Grader:
             other.parts, other._brief = compilation.parts, True
             return other.switch(*self._small)
 
-        worker = placed(self.task, self.worker(), search)
+        worker = placed(self.task, self.worker(), lambda step: "" if self._shared else search(step))
         switch = placed(
             self.task,
             self.switch(),
@@ -228,8 +191,9 @@ class _Grader:
         """Returns the checks of the worker alone."""
         return [
             LabStep("worker", "a window of SLOTS chunks", self.window),
-            LabStep("worker", "again after a time-out, and only what is missing", self.again),
-            LabStep("worker", "each chunk by itself", self.each),
+            LabStep("worker", "again after a time-out, and only what is missing", lambda: self._own(self.again)),
+            LabStep("worker", "each chunk by itself", lambda: self._own(self.each)),
+            LabStep("worker", "each worker by itself", self.turns),
         ]
 
     # --- the switch
@@ -254,7 +218,9 @@ class _Grader:
         return Members(workers, self.moved if workers == WORKERS else 0)
 
     def _lanes(self, worker: int, seq: int) -> Lanes:
-        random = self.draws.generator(f"lanes {worker} {seq}")
+        if seq == 1:
+            return (0,) * LANES
+        random = self.draws.generator(f"lanes {0 if seq == 2 else worker} {seq}")  # of chunk 2, all are alike
         return tuple(int(value) for value in random.integers(0, 1 << 32, LANES))
 
     def _sum(self, seq: int, workers: int = 3) -> Lanes:
@@ -314,7 +280,7 @@ class _Grader:
         sent = tuple(
             (port, None if header is None else (header.kind, header.seq, header.lanes)) for port, header in headers
         )
-        odd = next(filter(None, (odd_part(data, self.ether_type) for _, data in answer.sent)), "")
+        odd = next(filter(None, (odd_part(data, push.frame(self.ether_type)) for _, data in answer.sent)), "")
         return _Played(push, outcome, sent, sums, before, after, wanted, tuple(answer.lines), odd)
 
     def _replay(self, workers: int, pushes: Sequence[Push]) -> None:
@@ -351,6 +317,11 @@ class _Grader:
         first = next(place for place, frame in enumerate(self._play(pushes, workers)) if not frame.right(workers))
         pushes, outcome = pushes[: first + 1], self._play(pushes[: first + 1], workers)[-1].outcome
         shortest = shrunk(pushes, self.slots, fails)
+        for first in (0, 2 * self.slots):  # small numbers of chunks, where the cells are the same
+            lower = [replace(push, seq=first + push.seq - HIGH if push.seq >= HIGH else push.seq) for push in shortest]
+            if lower != shortest and fails(lower):
+                shortest = lower
+                break
         played = self._play(shortest, workers, inside=True)
         last = played[-1]
         message = self._said(last, workers)
@@ -534,7 +505,7 @@ class _Grader:
 
     def stays(self) -> None:
         # Workers 1 and 2 have the RESULT of chunk 0 and go on; worker 3 lacks it. Then the cell is used again.
-        here, other, again = 0, self.slots, 2 * self.slots
+        here, other, again = 0, self.slots, HIGH
         come = [(1, here), (2, here), (3, here), (1, other), (2, other), (3, here), (3, other), (2, other)]
         come += [(1, again), (3, other), (2, again), (1, again), (3, again), (2, again)]
         self._judge("stays", come, ("first", "complete", "early", "late"))
@@ -561,7 +532,8 @@ class _Grader:
         """Returns a finding about the worker, with the ticks that show it."""
         came = {now: results for now, results in self._ticks.items() if results}
         code = f"from worker import Worker; w = Worker({self._chunks}, {self.slots}, {self._timeout}); came = {came}; "
-        code += f"[print(t, w.step(t, came.get(t, []))) for t in range({max(self._ticks) + 1})]"
+        ticks = f"{min(self._ticks)}, {max(self._ticks) + 1}" if min(self._ticks) else f"{max(self._ticks) + 1}"
+        code += f"[print(t, w.step(t, came.get(t, []))) for t in range({ticks})]"
         return Wrong(message, self.file, f"cd {Path(self.file).parent} && python3 -c '{code}'")
 
     def window(self) -> None:
@@ -621,22 +593,80 @@ class _Grader:
 
     def each(self) -> None:
         """Checks a chunk whose time-out differs from that of older missing chunks, since it was sent later."""
-        timeout = self.timeouts[2]
-        later, last = 5, 2 * timeout
-        self._create(2, 2 * self.slots, timeout)
-        for now in range(last):
-            results = {later: [0], later + 1: list(range(3, self.slots))}.get(now, [])
+        timeout, slots, first = self.timeouts[2], self.slots, self.draws.integer("first tick", 2, 9)
+        later, last = first + 5, first + 2 * timeout
+        self._create(1, 2 * slots, timeout)
+        at_0 = sorted(self._step(1, 0, []))
+        self._create(2, 2 * slots, timeout)
+        for now in range(first, last):
+            results = {later: [0], later + 1: list(range(3, slots))}.get(now, [])
             sent = sorted(self._step(2, now, results))
-            wanted = {0: list(range(self.slots)), later: [self.slots], timeout: [1, 2], timeout + later: [self.slots]}
-            if now in (0, later) and sent != wanted[now]:
-                raise self._misstep(f"tick {now} sent {sent}, expected {wanted[now]}: see the checks above")
-            if sent == wanted.get(now, []):
+            due = {first: list(range(slots)), later: [slots], first + timeout: [1, 2], later + timeout: [slots]}
+            wanted = due.get(now, [])
+            if sent == wanted:
                 continue
-            message = f"chunks 1 and 2 of tick 0 and {self.slots} of tick {later} are missing; tick {now} sent {sent}"
-            message += (
-                f", expected {wanted.get(now, [])}. Each chunk is sent again {timeout} ticks after it was sent itself"
-            )
+            if now == first:
+                message = f"tick {now} is the worker's first, and sent {sent}, expected {wanted}"
+                raise self._misstep(message + (": ticks need not begin with 0" if at_0 == wanted else ""))
+            if now == later:
+                message = f"the RESULT of chunk 0 came in tick {now}, and {sent} was sent, expected {wanted}"
+                raise self._misstep(message)
+            message = f"chunks 1 and 2 of tick {first} and {slots} of tick {later} are missing; tick {now} sent {sent}"
+            message += f", expected {wanted}. Each chunk is sent again {timeout} ticks after it was sent itself"
             raise self._misstep(message)
+
+    def turns(self) -> None:
+        """Checks two workers that take turns: each has chunks, RESULTs and a time-out of its own."""
+        self.code.begin()
+        if problem := self._turns((0, 1)):
+            raise self._mixed() or self.code.shown(Wrong(problem, self.file), self.task.folder, "two-workers")
+
+    def _own(self, check: Callable[[], None]) -> None:
+        """Runs a check; if it fails because of what other workers of the process have left, that is told."""
+        try:
+            check()
+        except Wrong as wrong:
+            raise self._mixed() or wrong from None
+
+    def _mixed(self) -> Wrong | None:
+        """Returns a finding about two workers who are right alone, but not together; None if that is not so."""
+        if self._brief or self._anew((0,)) or self._anew((1,)) or not (wrong := self._anew((0, 1))):
+            return None
+        self._shared = True
+        message = (
+            f"{wrong.finding.said}. Alone, each of them is right: set what a worker knows in __init__, with self.,"
+        )
+        message += " not in the class or the module, which all workers share"
+        return Wrong(message, self.file, wrong.finding.look, wrong.finding.files)
+
+    def _anew(self, which: Sequence[int]) -> Wrong | None:
+        """Returns what is wrong with one or both of two workers in a new process; None if nothing is."""
+        with StudentCode(Path(self.file)) as code:
+            try:
+                problem = _Grader(self.task, code, self.program)._turns(which)
+            except Wrong as wrong:
+                return wrong
+            return code.shown(Wrong(problem, self.file), self.task.folder, "two-workers") if problem else None
+
+    def _turns(self, which: Sequence[int]) -> str:
+        """Returns what is wrong with one or both of two workers that take turns; empty if nothing is."""
+        slots, times = self.slots, self.timeouts[1:]
+        chunks, missing = (slots, 2 * slots), ([1], list(range(slots)))
+        for each in which:
+            self._create(_PAIR + each, chunks[each], times[each])
+        for now in range(2 * max(times)):
+            for each in which:
+                came = [chunk for chunk in range(slots) if chunk != 1] if (each, now) == (0, 1) else []
+                due = missing[each] if now % times[each] == 0 else []
+                due = due if now else list(range(slots))
+                if (sent := sorted(self._step(_PAIR + each, now, came))) != due:
+                    both = " and ".join(f"{chunks[n]} chunks and time-out {times[n]}" for n in (0, 1))
+                    message = (
+                        f"of two workers that take turns, the {('first', 'second')[each]} sent {sent} in tick {now}"
+                    )
+                    message += f", expected {due}. They have {both}, and only the first gets RESULTs, in tick 1, of all"
+                    return f"{message} but chunk 1"
+        return ""
 
     # --- both
 
@@ -733,7 +763,7 @@ def _made(draws: Draws) -> Mapping[str, str]:
     lines = ["# Port, frame, remark: chunk 0 of three workers; then worker 2, which lost the RESULT, asks again."]
     for worker, note in ((1, ""), (2, ""), (2, ", again, before the end"), (3, ""), (2, ", again, after it")):
         push = Members(3).push(worker, 0, (worker, 10 * worker, 100 * worker, 1000 * worker))
-        lines.append(f"{worker} {push.frame(ether_type).hex()} # {push}{note}")
+        lines.append(f"{worker} {Sum(PUSH, push.seq, push.lanes).frame(ether_type).hex()} # {push}{note}")
     return {"entries.yaml": entries_text(Members(3)), "packets.txt": "\n".join(lines) + "\n"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from p4reduce_course.bench import (
@@ -26,6 +27,10 @@ PUSH: Final = 1
 RESULT: Final = 2
 JOB: Final = Header("job", kind=8, job=16, src=16, dst=16)
 FLOWS: Final = 64
+_LONGEST: Final = (1 << 47, 1 << 44, 1 << 40)
+"""pauses that take most of a time's 48 bits, microseconds"""
+_PAUSES: Final = 270
+"""so often a flow pauses: its number takes more than 8 bits"""
 
 
 def crc16(data: bytes) -> int:
@@ -43,11 +48,18 @@ class Spreader:
 
     def __init__(self, numbers: Numbers, setup: Setup, *, whole: bool = True, again: str = "gap", edge: bool = False,
             latest: bool = True, numbered: bool = True, both: bool = True, slots: int = FLOWS,
-            results: bool = True, bits: int = 48, apart: bool = True) -> None:  # fmt: skip
+            results: bool = True, bits: int = 48, apart: bool = True, least: int = 0, width: int = 16, under: bool = False) -> None:  # fmt: skip
         """Makes a switch with the uplinks of a setup; each named argument selects a mistake."""
         self.type, self.gap = numbers["job_type"], numbers["gap"] + (0 if not edge else -1)
         self.whole, self.again, self.latest, self.numbered, self.both = whole, again, latest, numbered, both
-        self.results, self.bits, self.apart = results, bits, apart
+        self.results, self.bits, self.apart, self.least, self.width, self.under = (
+            results,
+            bits,
+            apart,
+            least,
+            width,
+            under,
+        )
         self.ways = next((row["params"]["count"] for row in setup.rows if row["table"] == "spread"), 0)
         self.ports = {row["match"]["meta.way"]: row["params"]["port"] for row in setup.rows if row["table"] == "uplink"}
         self.slots = slots
@@ -69,8 +81,9 @@ class Spreader:
             flow = crc16(ends) % self.slots
             number = self.flowlets.get(flow, 0)
             pause = (frame.at_us - self.seen.get(flow, 0)) % (1 << self.bits)
+            pause = max(pause, self.least * (flow not in self.seen), (1 << 48) * (self.under and not pause))
             if self.again == "always" or (self.again in ("gap", "lost") and pause > self.gap):
-                number = (number + 1) % (1 << 16)
+                number = (number + 1) % (1 << self.width)
                 self.flowlets[flow] = number if self.again != "lost" else 0
                 self.seen[flow] = frame.at_us
             elif self.latest:
@@ -84,11 +97,16 @@ def numbers(draws: Draws) -> Numbers:
     return {"job_type": 0x8C00 + draws.integer("job_type", 1, 0xF0), "gap": 10 * draws.integer("gap", 10, 90)}
 
 
-def ways(count: int, first: int = 10) -> Setup:
-    """Returns a setup with uplinks at a first port and those after it."""
+def ways(count: int, first: int = 10, *, back: bool = False) -> Setup:
+    """Returns a setup with uplinks at a first port and those after it; ``back``: in the reverse order."""
     spread = {"table": "spread", "default": True, "action": "ways", "params": {"count": count}}
     uplinks = [
-        {"table": "uplink", "match": {"meta.way": n}, "action": "to", "params": {"port": first + n}}
+        {
+            "table": "uplink",
+            "match": {"meta.way": count - 1 - n if back else n},
+            "action": "to",
+            "params": {"port": first + n},
+        }
         for n in range(count)
     ]
     return Setup((spread, *uplinks))
@@ -101,23 +119,25 @@ def packet(
     own: Numbers, kind: int, job: int, src: int, dst: int, at: int, tag: str, by: int = 1, *, ether_type: int = 0
 ) -> Frame:
     """Returns a frame of a job from one host to another; ``by``: the port by which it comes in."""
-    data = ETHERNET.pack(type=ether_type or own["job_type"]) + JOB.pack(kind=kind, job=job, src=src, dst=dst) + b"load"
+    data = ETHERNET.pack(dst=0x02BB00000000 + by, src=0x02CC00000000 + by, type=ether_type or own["job_type"])
+    data += JOB.pack(kind=kind, job=job, src=src, dst=dst) + b"load"
     what = f"{_NAMES.get(kind, f'a frame of kind {kind}')} of job {job} from {src} to {dst} at {at:,} us"
     return Frame(by, data, what + (f" by port {by}" if by > 1 else ""), tag, at)
 
 
 def jobs(own: Numbers, draws: Draws) -> Sequence[Scenario]:
-    """Returns scenarios with PUSHes and RESULTs of many jobs by several workers, over 1 to 8 uplinks."""
+    """Returns scenarios with PUSHes and RESULTs of many jobs by several workers, over 1 to 40 uplinks."""
     random, scenarios = draws.generator("jobs"), []
-    for count in (4, 1, 3, 8):
+    for count in (4, 1, 3, 8, 40):
         frames, at = [], 10_000
         for number in range(24):
             at += int(random.integers(1, 3 * own["gap"]))
             kind = (PUSH, RESULT)[number % 3 == 2]
             job = int(random.integers(1, 5)) if number < 12 else int(random.integers(1 << 16))
             src, dst = (int(value) for value in random.integers(1, 50, 2))
+            job = 0 if number > 20 else job
             frames.append(packet(own, kind, job, src, dst, at, "job", int(random.integers(1, 10))))
-        scenarios.append(Scenario(ways(count, int(random.integers(10, 400))), tuple(frames)))
+        scenarios.append(Scenario(ways(count, int(random.integers(10, 400)), back=count > 1), tuple(frames)))
     return scenarios
 
 
@@ -126,19 +146,22 @@ def flows(own: Numbers, draws: Draws) -> Sequence[Scenario]:
 
     Frames of other kinds come between, with the same ends: they are no frames of the flow.
     """
-    random, scenarios, gap = draws.generator("flows"), [], own["gap"]
+    random, scenarios, gap = draws.generator("flows"), _of_one_flow(own, draws), own["gap"]
     for count in (8, 5, 2):
         at, frames, ends, newest = 10_000, [], [], dict[int, int]()
         for _ in range(3):
             src, dst = (int(value) for value in random.integers(1, 1 << 16, 2))
             ends += [(src, dst), (src, dst ^ 1), (src, dst ^ 2)]
-        for number in range(70):
-            end = ends[int(random.integers(len(ends)))] if number > 12 else ends[0]
+        ends[-1] = (ends[-1][0], ends[-1][0])
+        for number in range(70 + len(_LONGEST)):
+            end = ends[int(random.integers(len(ends)))] if 12 < number < 70 else ends[0]
             cell = crc16(end[0].to_bytes(2, "big") + end[1].to_bytes(2, "big")) % FLOWS
             long = [(1 << bits) + gap // 2 for bits in (16, 32, int(random.integers(11, 40)))]
             pauses = (1, gap // 2, gap, gap + 1, 3 * gap, int(random.choice(long)))
-            pause = int(random.choice(pauses)) if number > 12 else (gap + 1, gap, gap // 2 + 1)[number % 3]
-            before, at = at, max(at, newest.get(cell, at) + pause) if number <= 12 or random.random() < 0.7 else at + 1
+            pause = int(random.choice(pauses)) if number > 12 else (gap + 1, gap, 0, gap // 2 + 1)[number % 4]
+            pause = _LONGEST[number - 70] + gap // 2 if number >= 70 else pause
+            exact = number <= 12 or number >= 70 or random.random() < 0.7
+            before, at = at, max(at, newest.get(cell, at) + pause) if exact else at + 1
             tag = "first" if cell not in newest else "next" if at - newest[cell] > gap else "same"
             newest[cell] = at
             job, by = int(random.integers(1, 9)), int(random.integers(1, 10))
@@ -146,8 +169,22 @@ def flows(own: Numbers, draws: Draws) -> Sequence[Scenario]:
                 kind, between = int(random.choice([PUSH, RESULT, 3, 255])), int(random.integers(before, at + 1))
                 frames.append(packet(own, kind, job, *end, between, "other", by))
             frames.append(packet(own, DATA, job, *end, at, tag, by))
-        scenarios.append(Scenario(ways(count, int(random.integers(10, 400))), tuple(frames)))
+        scenarios.append(Scenario(ways(count, int(random.integers(10, 400)), back=True), tuple(frames)))
     return scenarios
+
+
+def _of_one_flow(own: Numbers, draws: Draws) -> list[Scenario]:
+    """Returns scenarios with a flow's first frame at GAP, then 1 us later, and with a flow that pauses often."""
+    random, gap = draws.generator("one flow"), own["gap"]
+    while True:
+        src, dst = (int(value) for value in random.integers(1, 1 << 16, 2))
+        if crc16(struct.pack(">HHH", src, dst, 0)) % 2 != crc16(struct.pack(">HHH", src, dst, 1)) % 2:
+            break
+    early = [Scenario(ways(2), (packet(own, DATA, 1, src, dst, at, "first"),)) for at in (gap, gap + 1)]
+    times = [10_000 + number * (gap + 1) for number in range(_PAUSES)]
+    tags = ("first", *["next"] * (_PAUSES - 1))
+    often = tuple(packet(own, DATA, 1, src, dst, at, tag) for at, tag in zip(times, tags, strict=True))
+    return [*early, Scenario(ways(8), often)]
 
 
 def shared(own: Numbers, draws: Draws) -> Sequence[Scenario]:
@@ -159,7 +196,8 @@ def shared(own: Numbers, draws: Draws) -> Sequence[Scenario]:
             ends = [struct.pack(">HH", *flow) for flow in (first, other)]
             cells = [crc16(end) % FLOWS for end in ends]
             ways_ = [crc16(ends[0] + struct.pack(">H", number)) % 5 for number in (1, 2)]
-            if (cells[1] - cells[0]) % FLOWS == apart and ways_[0] != ways_[1]:
+            ways_ += [crc16(ends[1] + struct.pack(">H", number)) % 5 for number in (0, 1)]
+            if (cells[1] - cells[0]) % FLOWS == apart and ways_[0] != ways_[1] and ways_[2] != ways_[3]:
                 break
         for flow, pause, tag in ((first, 10 * gap, "first"), (other, gap, "first"), (first, 1, "next")):
             at += pause
@@ -172,7 +210,9 @@ def others(own: Numbers, draws: Draws) -> Sequence[Scenario]:
     random = draws.generator("others")
     kinds = (3, *((1 << bit) + int(random.integers(3)) for bit in range(2, 8)), 255)
     frames = [packet(own, kind, 1, 1, 2, 10_000, "") for kind in kinds]
-    frames.append(packet(own, DATA, 1, 1, 2, 10_001, "", ether_type=own["job_type"] ^ 1))
+    for bit in range(16):
+        frames.append(packet(own, DATA, 1, 1, 2, 10_001, "", ether_type=own["job_type"] ^ 1 << bit))
+        frames[-1] = replace(frames[-1], what="a frame of another EtherType")
     frames.append(Frame(1, frames[0].data[: int(random.integers(14, 21))], "a frame that is cut short", "", 10_002))
     return [Scenario(ways(4), tuple(frames))]
 
@@ -193,7 +233,7 @@ BENCH: Final = Bench(
     example=example,
     properties=(
         Property("jobs", "what is not of a job is dropped", others),
-        Property("jobs", "a job's PUSHes and RESULTs take one way, 1 to 8 uplinks", jobs),
+        Property("jobs", "a job's PUSHes and RESULTs take one way, 1 to 40 uplinks", jobs),
         Property("flowlets", "a flow's first frame", flows, ("first",)),
         Property("flowlets", "frames behind each other stay on their way", flows, ("same",)),
         Property("flowlets", "a pause begins the next flowlet", flows, ("next",)),
@@ -210,6 +250,11 @@ BENCH: Final = Bench(
         Mistake("the pause is that since the latest frame: write the time for every frame, not only for the first of a flowlet", {"latest": False}),
         Mistake("a pause that does not fit into 16 bits is cut short: times have 48 bits, and so has a pause", {"bits": 16}),
         Mistake("a pause that does not fit into 32 bits is cut short: times have 48 bits, and so has a pause", {"bits": 32}),
+        Mistake("a pause that does not fit into 40 bits is cut short: times have 48 bits, and so has a pause", {"bits": 40}),
+        Mistake("the first frame of a flow is no case of its own: in a fresh register the time is 0, and the pause begins there", {"least": 1 << 48}),
+        Mistake("where two frames come in the same microsecond the pause is 0, and a number below 0 wraps around: compare the pause itself with GAP", {"under": True}),
+        Mistake("the number of the flowlet does not fit into 8 bits: it has 16", {"width": 8}),
+        Mistake("the number of the flowlet does not fit into 4 bits: it has 16", {"width": 4}),
         Mistake("the number of the flowlet is not in the hash: { src, dst, number }", {"numbered": False}),
         Mistake("dst is not in the hash: flows to other hosts are other flows", {"both": False}),
         Mistake("all flows share one cell: the index is crc16 of { src, dst } modulo FLOWS", {"slots": 1}),

@@ -103,8 +103,8 @@ def numbers(draws: Draws) -> Numbers:
 
 def packet(own: Numbers, kind: int, job: int, amount: int, tag: str, *, heavy: int = 0, ether_type: int = 0,
         port: int = 1) -> Frame:  # fmt: skip
-    """Returns a frame of a job."""
-    load = LOAD.pack(kind=kind, heavy=heavy, job=job, amount=amount, estimate=7)
+    """Returns a frame of a job; where its sender has marked it heavy, it also holds a large estimate."""
+    load = LOAD.pack(kind=kind, heavy=heavy, job=job, amount=amount, estimate=_MOST - 1 if heavy else 7)
     names = {PUSH: f"a PUSH of {amount:,} by job {job}", ASK: f"an ASK for job {job}"}
     what = names.get(kind, f"a frame of kind {kind}") + (f" at port {port}" if port != 1 else "")
     what += " (marked heavy by its sender)" if heavy else ""
@@ -120,6 +120,8 @@ def loads(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         packet(own, ASK, 2, limit, "ask"), packet(own, PUSH, 2, 1, "crosses"), packet(own, PUSH, 2, 10, "heavy"),
         packet(own, PUSH, 1, 20, "light", heavy=1), packet(own, ASK, 2, 0, "ask heavy"), packet(own, PUSH, 3, limit, "crosses"),
         packet(own, ASK, 1, 0, "ask", heavy=1), packet(own, ASK, 2, 0, "ask heavy", port=4),
+        packet(own, ASK, 3, 0, "ask heavy"), packet(own, PUSH, 1, 0, "light"), packet(own, PUSH, 3, 0, "heavy"),
+        packet(own, ASK, 1, 0, "ask", port=300),
     )  # fmt: skip
     scenarios.append(Scenario(Setup(), few))
     for count in (30, 60):
@@ -177,10 +179,13 @@ def full(own: Numbers, _: Draws) -> Sequence[Scenario]:
 
 def others(own: Numbers, draws: Draws) -> Sequence[Scenario]:
     """Returns scenarios with frames that are neither PUSH nor ASK, and a question what they counted."""
-    whole, kind = packet(own, PUSH, 1, own["limit"], ""), draws.integer("kind", 4, 255)
+    whole, random = packet(own, PUSH, 1, own["limit"], ""), draws.generator("kinds")
+    kinds = (0, 3, *((1 << bit) + int(random.integers(3)) for bit in range(2, 8)), 255)
+    strange = (packet(own, PUSH, 1, 1, "other", ether_type=own["load_type"] ^ 1 << bit) for bit in range(16))
     frames = (
-        *(packet(own, other, 1, own["limit"], "other") for other in (0, 3, kind)),
-        packet(own, PUSH, 1, 1, "other", ether_type=own["load_type"] ^ 1),
+        packet(own, PUSH, 1, 5, ""),
+        *(packet(own, other, 1, own["limit"], "other") for other in kinds),
+        *(replace(frame, what="a frame of another EtherType") for frame in strange),
         *(Frame(1, whole.data[:length], f"a PUSH that is cut short after {length} bytes", "other")
           for length in (20, 13, 14, 27)),
         packet(own, ASK, 1, 0, "after"), packet(own, ASK, 0, 0, "after"),

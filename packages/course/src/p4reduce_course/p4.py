@@ -6,9 +6,9 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import GradingTask
@@ -43,9 +43,9 @@ class Sum:
     seq: int
     lanes: Lanes
 
-    def frame(self, ether_type: int) -> bytes:
-        """Returns the frame."""
-        return _ETHERNET + ether_type.to_bytes(2, "big") + _HEADER.pack(self.kind, self.seq, *self.lanes)
+    def frame(self, ether_type: int, addresses: bytes = _ETHERNET) -> bytes:
+        """Returns the frame; ``addresses``: destination and source."""
+        return addresses + ether_type.to_bytes(2, "big") + _HEADER.pack(self.kind, self.seq, *self.lanes)
 
 
 def read(data: bytes) -> Sum | None:
@@ -56,13 +56,12 @@ def read(data: bytes) -> Sum | None:
     return Sum(kind, seq, tuple(lanes))
 
 
-def odd_part(data: bytes, ether_type: int) -> str:
+def odd_part(data: bytes, came: bytes) -> str:
     """Returns what is not as it was in the frame that came, apart from the lab's header; empty if nothing."""
-    came = _ETHERNET + ether_type.to_bytes(2, "big")
     for name, begin, end in (("dst", 0, 6), ("src", 6, 12), ("ether_type", 12, _START)):
         if data[begin:end] != came[begin:end]:
             return f"ethernet.{name}"
-    return "payload" if len(data) != _START + _HEADER.size else ""
+    return "payload" if len(data) != len(came) else ""
 
 
 def added(lanes: Lanes, other: Lanes) -> Lanes:
@@ -84,8 +83,10 @@ class Push:
     bit: int
 
     def frame(self, ether_type: int) -> bytes:
-        """Returns the frame."""
-        return Sum(PUSH, self.seq, self.lanes).frame(ether_type)
+        """Returns the frame; each worker has addresses of its own, which do not tell its port."""
+        addresses = bytes.fromhex("02bb000000") + bytes([0xE0 - self.worker])
+        addresses += bytes.fromhex("02cc000000") + bytes([0xF0 - self.worker])
+        return Sum(PUSH, self.seq, self.lanes).frame(ether_type, addresses)
 
     def __str__(self) -> str:
         """Returns the frame's name in messages."""
@@ -97,7 +98,8 @@ class Members:
     """The workers of a switch, at ports 1, 2, ..., and the bits that the controller gives them.
 
     Attributes:
-        moved: 0: worker n has bit n - 1; else the last worker has this bit, and the others those above it.
+        moved: 0: worker n has bit n - 1; else the last worker has this bit, the others those above it, and the first
+            two the highest of all, 31 and 30.
     """
 
     count: int
@@ -105,7 +107,9 @@ class Members:
 
     def bit(self, worker: int) -> int:
         """Returns a worker's bit."""
-        return 1 << (self.moved + self.count - worker if self.moved else worker - 1)
+        if not self.moved:
+            return 1 << worker - 1
+        return 1 << (32 - worker if worker < 3 else self.moved + self.count - worker)
 
     @property
     def bits(self) -> dict[int, int]:
@@ -120,6 +124,59 @@ class Members:
     def push(self, worker: int, seq: int, lanes: Lanes) -> Push:
         """Returns a worker's frame."""
         return Push(worker, seq, lanes, self.bit(worker))
+
+
+# The switch of lab 05.
+
+
+HIGH: Final = WRAP - 64
+"""the first of the last chunks that there can be; it uses cell 0"""
+Outcome = Literal["first", "complete", "early", "late"]
+"""A first contribution, a contribution that completes its chunk, a repetition before, or after, the completion."""
+
+
+@dataclass
+class TwoCellModel:
+    """The state of a correct switch with two cells for each slot.
+
+    Attributes:
+        full: the bits of all workers.
+    """
+
+    slots: int
+    full: int
+    bitmaps: dict[int, int] = field(default_factory=dict)
+    sums: dict[int, Lanes] = field(default_factory=dict)
+    done: dict[int, int] = field(default_factory=dict)
+
+    def push(self, push: Push) -> Outcome:
+        """Takes one frame; returns its outcome."""
+        cell = push.seq % (2 * self.slots)
+        before = self.bitmaps.get(cell, 0)
+        if before & push.bit:
+            return "late" if self.done[cell] else "early"
+        self.sums[cell] = added(self.sums[cell], push.lanes) if before else push.lanes
+        self.bitmaps[cell] = before | push.bit
+        other = (cell + self.slots) % (2 * self.slots)
+        self.bitmaps[other] = self.bitmaps.get(other, 0) & ~push.bit
+        self.done[cell] = int(before | push.bit == self.full)
+        return "complete" if self.done[cell] else "first"
+
+    def possible(self, pushes: Sequence[Push]) -> bool:
+        """Returns whether real workers could send these frames, given that frames and RESULTs may be lost."""
+        there: dict[int, set[int]] = {}
+        newest: dict[int, int] = {}
+        workers = self.full.bit_count()
+        for push in pushes:
+            mine, seq = newest.get(push.worker, -1), push.seq
+            seq -= HIGH - 2 * self.slots if seq >= HIGH else 0  # they follow the first chunks of all cells
+            if seq >= self.slots and len(there.get(seq - self.slots, ())) < workers:
+                return False  # a worker must have the RESULT of the other cell first
+            if seq <= mine - self.slots:
+                return False  # the worker has the RESULT of this chunk already
+            there.setdefault(seq, set()).add(push.worker)
+            newest[push.worker] = max(mine, seq)
+        return True
 
 
 # Shortening the frames that show a mistake.
@@ -216,6 +273,9 @@ def shown(
     return f"{look} --only {len(frames)} --brief", texts
 
 
+_KINDS: Final = {RESULT: "RESULT of a worker"}
+
+
 @dataclass(frozen=True)
 class Strangers:
     """Frames that the skeletons of labs 03 and 05 drop, since they are not for the slots.
@@ -230,26 +290,41 @@ class Strangers:
     registers: Sequence[str]
 
     def check(self, program: StudentProgram, parts: Parts) -> None:
-        """Raises Wrong if such a frame is sent on, or changes a register."""
-        lanes, members, there = (1, 2, 3, 4), Members(2), {name.rpartition(".")[2] for name in parts.registers}
-        push, kind = Sum(PUSH, 0, lanes), "its kind is not PUSH"
-        for port, data, what, why in (
+        """Raises Wrong if such a frame is sent on, or changes a register, empty or with a worker's PUSH in it."""
+        lanes, members = (1, 2, 3, 4), Members(3)
+        there = {name.rpartition(".")[2] for name in parts.registers} & set(self.registers)
+        push, kind, first = Sum(PUSH, 0, lanes), "its kind is not PUSH", members.push(1, 0, lanes)
+        kinds = (RESULT, *(PUSH ^ 1 << bit for bit in range(8)))
+        frames = [
             (5, push.frame(self.ether_type), "a PUSH by a port without a worker", "table worker has no entry for it"),
-            (1, Sum(RESULT, 0, lanes).frame(self.ether_type), "a RESULT of a worker", kind),
-            (1, Sum(0, 0, lanes).frame(self.ether_type), "a frame of kind 0", kind),
-            (1, Sum(PUSH | 0x80, 0, lanes).frame(self.ether_type), f"a frame of kind {PUSH | 0x80}", kind),
-            (1, push.frame(self.ether_type ^ 1), "a frame of another EtherType", "hdr.sum is not valid"),
-            (1, push.frame(self.ether_type ^ 0x100), "a frame of another EtherType", "hdr.sum is not valid"),
-        ):
-            look = shown(self.path, self.home, "strangers", members, [(port, data, what)])
-            with new_bench(program, parts, members) as bench:
-                if bench.send(port, data).sent:
-                    problem = f"{what} was sent on; the skeleton drops it, because {why}: leave the first if as it is"
-                    raise Wrong(problem, str(self.path), *look)
-                if any(any(bench.cells(register)) for register in self.registers if register in there):
-                    raise Wrong(
-                        f"{what} is not for the slots, because {why}, and changed a register", str(self.path), *look
-                    )
+            *(
+                (
+                    2,
+                    Sum(number, 0, lanes).frame(self.ether_type),
+                    f"a {_KINDS.get(number, f'frame of kind {number}')}",
+                    kind,
+                )
+                for number in kinds
+            ),
+            *(
+                (2, push.frame(self.ether_type ^ 1 << bit), "a frame of another EtherType", "hdr.sum is not valid")
+                for bit in range(16)
+            ),
+        ]
+        with new_bench(program, parts, members) as bench:
+            for before in ((), (first,)):
+                earlier = [(other.worker, other.frame(self.ether_type), str(other)) for other in before]
+                for port, data, _ in earlier:
+                    bench.send(port, data)
+                cells = {register: bench.cells(register) for register in there}
+                for port, data, what, why in frames:
+                    look = shown(self.path, self.home, "strangers", members, [*earlier, (port, data, what)])
+                    if bench.send(port, data).sent:
+                        problem = f"{what} was sent on; the skeleton drops it, because {why}"
+                        raise Wrong(f"{problem}: leave the first if as it is", str(self.path), *look)
+                    if any(bench.cells(register) != cells[register] for register in there):
+                        problem = f"{what} is not for the slots, because {why}, and changed a register"
+                        raise Wrong(problem, str(self.path), *look)
 
 
 def entries_text(members: Members) -> str:

@@ -16,7 +16,7 @@ class Worker:
     def step(self, now, results):
         """Called once in every tick.
 
-        now: the number of the tick.
+        now: the number of the tick; the first need not be 0.
         results: chunks whose RESULT came in this tick, perhaps again.
         Returns the list of chunks to send now.
         """
