@@ -126,6 +126,14 @@ MUTANTS = [
         "int8",
     ),
     Mutant(
+        "a field that holds 128",
+        F,
+        "127 // network.workers",
+        "128 // network.workers",
+        ("the last field of a word holds up to 32 at each of 4 ranks", "leave headroom"),
+        "int8",
+    ),
+    Mutant(
         "everybody's own scale",
         F,
         "self.network.wait(self.network.start(every)).max() / self.levels or 1.0",

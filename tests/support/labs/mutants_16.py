@@ -121,6 +121,14 @@ MUTANTS = [
         "ways",
     ),
     Mutant(
+        "all that the watcher sends is news",
+        F,
+        "(hdr.sum.kind == DOWN || hdr.sum.kind == UP)",
+        "(std.ingress_port == WATCH || hdr.sum.kind == DOWN || hdr.sum.kind == UP)",
+        ("a PUSH by port 510 for node 2", "was dropped, and must leave by port 4"),
+        "ways",
+    ),
+    Mutant(
         "a neighbour speaks of its own link",
         F,
         "if (std.ingress_port == WATCH && ",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,12 @@ _PLAIN: Final = 1000
 """largest absolute value of an exponent with which a factor 2^e is a float64, too"""
 _BESIDE: Final = 1.6
 """largest distance of a value from an integer next to its nearest one, with a margin"""
+_ODD: Final = 2.0**24 + 1
+"""least integer that no float32 is equal to"""
+_LARGE: Final = 2.0**40
+"""an integer that takes more than 32 bits"""
+_WORKERS: Final = (1, 100, 1000)
+"""numbers of workers beside those that the checks draw, from 2 to 64"""
 _LIMITS: Final = ProcessLimits(cpu_s=30)
 """a correct solution may try exponents one by one as fractions, which takes 6 s on an idle processor"""
 
@@ -147,7 +154,7 @@ class _Grader:
             shown = f"{e!r}"[:60]
             raise self._wrong(f"common_exponent({largest[:3]}, {workers}) returned {shown}; return an int")
         if any(largest) and abs(e) > _FAR:
-            raise self._wrong(f"common_exponent returned {e}; floats end at 2^1024")
+            raise self._wrong(f"common_exponent returned {str(e)[:20]}; floats end at 2^1024")
         return e
 
     # --- rounding
@@ -155,15 +162,19 @@ class _Grader:
     def rounds(self) -> None:
         random = self.draws.generator("rounding")
         values = random.normal(0, 1, 200)
-        for e in (0, 4, 9):
-            self._nearest(values, e)
+        for e in (0, 4, 9, -3):
+            self._nearest(values * 64 if e < 0 else values, e)
         self._check_type("quantize", np.int64)
-        for value in (2.5, 3.5, -2.5, -3.5):
-            sent = int(self._nearest(np.array([value / 8]), 3)[0])
-            if sent % 2:
-                message = f"quantize of {value / 8} with exponent 3 is {sent}; times 2^3 it is {value}, halfway between"
-                message += " two integers: the even one is sent, as common_exponent counts on it. Round with numpy.rint"
-                raise self._wrong(message)
+        for e in (3, -3):
+            for value in (2.5, 3.5, -2.5, -3.5):
+                v = math.ldexp(value, -e)
+                sent = int(self._nearest(np.array([v]), e)[0])
+                if sent % 2:
+                    message = f"quantize of {v} with exponent {e} is {sent}; times 2^{e} it is {value}, halfway between"
+                    message += " two integers: the even one is sent, as common_exponent counts on it. Round with"
+                    raise self._wrong(f"{message} numpy.rint")
+        for large in (_ODD, _LARGE):
+            self._nearest(np.array([large]), 0)
         shape = 2, 3, 4
         try:
             self._nearest(random.normal(0, 1, shape), 9)
@@ -178,10 +189,14 @@ class _Grader:
             return integers
         place = int(np.argmax(off))
         value, farthest = f"{values.flat[place]:.6g}", float(off.max())
+        if round(math.ldexp(float(value), e)) != round(float(exact.flat[place])):
+            value = f"{values.flat[place]}"
         self._call = f"quantize(np.array([{value}]), {e})"
         message = f"quantize of {value} with exponent {e} is {integers.flat[place]}; times 2^{e} it is "
         message += f"{exact.flat[place]:.4f}"
-        if abs(e) > _WIDE and farthest > _BESIDE:
+        if np.array_equal(integers, np.rint(np.ldexp(values.astype(np.float32), e))):
+            message += ": a float32 does not hold this value. Compute with float64"
+        elif abs(e) > _WIDE and farthest > _BESIDE:
             message += f". An integer of 64 bits holds no 2^{abs(e)}: numpy.ldexp multiplies by any power of 2"
         elif np.array_equal(integers, np.trunc(exact).astype(np.int64)):
             message += ": the fraction was cut off. Round to the nearest: numpy.rint, then .astype"
@@ -205,7 +220,7 @@ class _Grader:
     def _back(self, totals: NDArray[np.int64], e: int) -> None:
         """Raises Wrong unless the student's floats are those for which some sums stand."""
         floats, wanted = self._dequantize(totals, e), np.ldexp(totals.astype(np.float64), -e)
-        wrong = np.flatnonzero(~np.isclose(floats, wanted, rtol=1e-6, atol=0))
+        wrong = np.flatnonzero(~np.isclose(floats, wanted, rtol=1e-12, atol=0))
         if not wrong.size:
             return
         place = int(wrong[0])
@@ -238,6 +253,7 @@ class _Grader:
 
     def fits(self) -> None:
         cases = [self._draw("fits", number) for number in range(60)]
+        cases += [([1.0], workers) for workers in _WORKERS]
         for largest, workers in [*cases, *(([each / 64], n) for each, n in self._edges())]:
             each = max(largest)
             e = self._exponent([each] * workers, workers)
@@ -268,6 +284,7 @@ class _Grader:
 
     def generous(self) -> None:
         cases = [self._draw("generous", number) for number in range(60)]
+        cases += [([1.0] * workers, workers) for workers in _WORKERS]
         for largest, workers in [*cases, *(([each / 64] * n, n) for each, n in self._edges())]:
             e, wanted = self._exponent(largest, workers), exponent(max(largest), workers, self.limit)
             if e < wanted:
@@ -285,8 +302,8 @@ class _Grader:
             raise self._wrong("zeros did not stay zeros")
 
     def refuses(self) -> None:
-        for value in (math.nan, math.inf, -math.inf):
-            values, place = np.array([1.0, 2.0, 4.0]), self.draws.integer(f"place of {value}", 0, 2)
+        for value, place in itertools.product((math.nan, math.inf, -math.inf), (1, 0, 2)):
+            values = np.array([1.0, 2.0, 4.0])
             values[place] = value
             listed = re.sub("nan|inf", lambda at: f"np.{at[0]}", f"{values.tolist()}")
             self._call = f"quantize(np.array({listed}), 3)"
@@ -305,7 +322,7 @@ class _Grader:
             raise self._wrong(f"{message} numpy.isfinite(values).all()")
 
     def extremes(self) -> None:
-        for scale in (1e-30, 1e30, 2.0**-1000, 1.0):
+        for scale in (1e-30, 1e30, 2.0**-200, 2.0**-1000, 1.0):
             largest = [scale, scale / 3, 0.0]
             e, wanted = self._exponent(largest, 3), exponent(scale, 3, self.limit)
             if e != wanted:

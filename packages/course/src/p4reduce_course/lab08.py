@@ -31,6 +31,8 @@ _WINDOWS: Final = 12
 """links whose least window is asked for: a ratio that is rounded may be right on some"""
 _CHUNKS: Final = 10
 """full chunks of a gradient that shows whether a last chunk that is not full counts"""
+_WHOLE: Final = 3.0, 64, 2736.0, 0.5, 1.0
+"""a least window without rounding: frames in a round trip, lanes, rate, delay, and a frame's time"""
 _HEADERS: Final = 62
 _GAP: Final = 24
 _TREE: Final = "In a tree each chunk crosses the link of a worker once in each direction, both at the same time"
@@ -157,7 +159,7 @@ class _Grader:
     # --- checks
 
     def frame(self) -> None:
-        for lanes in (64, 256):
+        for lanes in (64, 256, 1, 100):
             predicted, wanted = self._number("frame_bytes", lanes), _GAP + _HEADERS + 4 * lanes
             if predicted != wanted:
                 message = f"frame_bytes({lanes}) is {predicted:g}, expected {wanted}"
@@ -177,11 +179,18 @@ class _Grader:
             n: "each worker sends its own chunk on its own link: n workers do not share it",
             2 * (n - 1) / n: "that is a ring's; in a tree each chunk crosses a link once in each direction",
         })  # fmt: skip
-        elements = _CHUNKS * case.lanes + 1
-        full = self._number("tree_seconds", n, elements - 1 + case.lanes, case.lanes, case.rate)
-        part = self._number("tree_seconds", n, elements, case.lanes, case.rate)
+        self._last("tree_seconds", (n,), case.lanes, (case.rate,))
+
+    def _last(self, name: str, before: tuple[float, ...], lanes: int, after: tuple[float, ...]) -> None:
+        """Raises Wrong unless a last chunk that is not full takes as long as a full one.
+
+        The arguments of a call: ``before`` the elements, lanes, and ``after`` the lanes.
+        """
+        elements = _CHUNKS * lanes + 1
+        full = self._number(name, *before, elements - 1 + lanes, lanes, *after)
+        part = self._number(name, *before, elements, lanes, *after)
         if abs(part - full) > NEAR * full:
-            message = f"tree_seconds of {elements} numbers, {case.lanes} in a chunk, is {part * 1e6:.4g} us, and of "
+            message = f"{name} of {elements} numbers, {lanes} in a chunk, is {part * 1e6:.4g} us, and of "
             message += f"{_CHUNKS + 1} full chunks {full * 1e6:.4g} us: both are {_CHUNKS + 1} chunks. A last chunk "
             raise Wrong(f"{message}that is not full counts as one", self.path, self._look)
 
@@ -204,6 +213,7 @@ class _Grader:
         self._near(
             "server_seconds", case, predicted, {1 / n: busiest, (n - 1) / n: f"{busiest}, n of them", 2 / n: busiest}
         )
+        self._last("server_seconds", (n,), case.lanes, (case.rate,))
 
     def _near(self, name: str, case: PacketRun, predicted: float, ratios: Mapping[float, str]) -> None:
         actual = seconds(case)
@@ -244,7 +254,7 @@ class _Grader:
     # --- window
 
     def least(self) -> None:
-        cases = list[tuple[float, int, float, float, float]]()
+        cases = [_WHOLE]
         for number in range(_WINDOWS):
             lanes = (64, 256)[number % 2]
             rate = (10, 25, 40, 100)[self.draws.integer(f"least {number} rate", 0, 3)] * 1e9
@@ -253,11 +263,15 @@ class _Grader:
             cases.append((2 * (frame + delay) / frame, lanes, rate, delay, frame))
         for exact, lanes, rate, delay, frame in sorted(cases, reverse=True):  # mistakes differ most in long round trips
             predicted = self._number("least_window", lanes, rate, delay)
-            if predicted in (math.ceil(exact - 1e-9), math.ceil(exact + 1e-9)):
+            if predicted == math.ceil(exact):
                 continue
             message = f"least_window({lanes}, {rate:g}, {delay:g}) is {predicted:g}, expected {math.ceil(exact)}"
             if predicted != int(predicted):
                 message += ": a whole number of chunks"
+            elif predicted == exact + 1:
+                message += (
+                    f": {exact:g} frames fill a round trip exactly, and the link is not idle. Round up, do not add"
+                )
             elif abs(predicted / exact - 8) < NEAR:
                 message += ": eight times: rates are in bits, frames in bytes"
             elif predicted == math.floor(exact):
@@ -283,6 +297,8 @@ class _Grader:
         idle = 1 - full / small
         actual = seconds(case)
         if abs(predicted - actual) <= NEAR * actual:
+            self._last("window_seconds", (), lanes, (case.rate, case.delay, case.window or 1))
+            self._single(case, chunks * trip)
             return
         message = (
             f"window_seconds with {case.window} chunks: {predicted * 1e3:.4g} ms, the run took {actual * 1e3:.4g} ms"
@@ -306,6 +322,16 @@ class _Grader:
         elif idle > 0 and (why(small / 2) or why(chunks * case.delay / (case.window or 1))):
             message += ": there and back: the round trip has two links and two frames"
         raise Wrong(message, self.path, f"p4reduce run {case.flags}")
+
+    def _single(self, case: PacketRun, wanted: float) -> None:
+        """Raises Wrong unless a window of one chunk takes a round trip for each chunk."""
+        predicted = self._number("window_seconds", case.elements, case.lanes, case.rate, case.delay, 1)
+        if abs(predicted - wanted) > NEAR * wanted:
+            message = (
+                f"window_seconds with 1 chunk: {predicted * 1e3:.4g} ms, expected {wanted * 1e3:.4g} ms: one chunk "
+            )
+            message += f"is sent in each round trip. With {case.window} chunks all was right"
+            raise Wrong(message, self.path, self._look)
 
 
 def _parameters(draws: Draws) -> Mapping[str, str]:

@@ -26,6 +26,8 @@ from p4reduce_course.frame.lab import Draws, Lab, LabPart
 TEL: Final = Header("tel", type=16, count=8, worst_us=32, worst_by=16)
 HOP: Final = Header("hop", switch=16, time_us=32)
 ROOM: Final = 4
+_MANY: Final = (5, 6, 8, 16, 128)
+"""numbers of records beyond the room: the next ones, and some whose lower bits are 0"""
 _WORD: Final = (1 << 32) - 1
 _INC: Final = 0x88B5
 _INNER: Final = (0x0800, 0x0806, 0x86DD, _INC)
@@ -176,12 +178,16 @@ def travels(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         telling(own, 4, FAR, 2_000, "worst", [(7, 1_950), (8, 1_000)], (30, 8)),
         telling(own, 4, FAR, 2_000, "worst", [(7, 1_970)], (30, 8)),
         telling(own, 4, FAR, 3_000, "first", [], (0, 0)), telling(own, 4, FAR, 3_000, "first", [], (30, 8)),
+        telling(own, 4, FAR, 2_000, "worst", [(7, 2_000)], (0, 0)),
         telling(own, 4, FAR, 500_000, "worst", [(7, 100_000)], (30, 8)),
+        telling(own, 4, FAR, 1 << 31, "worst", [(7, 0)], (30, 8)),
         telling(own, 4, FAR, 500_000, "worst", [(7, 499_000)], (400_000, 8)),
         telling(own, 4, FAR, (1 << 32) + 5, "worst", [(7, (1 << 32) - 6)], (3, 8)),
         telling(own, 4, FAR, 2_000, "full", [(9, 1_990), (8, 1_980), (7, 1_970), (6, 1_960)], (30, 8)),
         telling(own, 4, NEAR, 2_000, "sink", [(9, 1_500)], (30, 8)),
         telling(own, 4, NEAR, 2_000, "sink", [(9, 1_500)], (30, 8), ether_type=0x0806),
+        telling(own, 4, NEAR, 2_000, "sink", [(9, 1_990), (8, 1_980), (7, 1_970), (6, 1_960)], (30, 8)),
+        Frame(4, ETHERNET.pack(dst=FAR, src=0x02CC00000001, type=_INC), "a plain frame without data by port 4", "plain", 95),
     ]  # fmt: skip
     scenarios, frames = [Scenario(_SETUP, tuple(frames))], []
     source, near, far, *elsewhere = (int(port) for port in random.permutation(range(1, 10)))
@@ -212,11 +218,13 @@ def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
             for length in (13, 20, 24, 30)
         ]
         frames += [
-            telling(own, port, to, 2_000, "cut", [(n, 1_990) for n in range(many)], count=many) for many in (5, 6)
+            telling(own, port, to, 2_000, "cut", [(n, 1_990) for n in range(many)], count=many) for many in _MANY
         ]
         frames.append(plain(port, 0x02AA00000009, 5, "no way"))
         frames.append(telling(own, port, 0x02AA00000009, 5, "no way", [(1, 1)]))
-    return [Scenario(_SETUP, tuple(frames))]
+    nowhere = [frame for frame in frames if frame.kind == "no way"]
+    # Port 0 is a sink: a frame without a way has this port as long as the program writes none.
+    return [Scenario(_SETUP, tuple(frames)), Scenario(ports(1, 0, 3), tuple(nowhere))]
 
 
 def example(own: Numbers) -> Scenario:
@@ -243,7 +251,7 @@ BENCH: Final = Bench(
         Property("source", "a plain frame of a source gets telemetry", travels, ("source",), ("ports", "ethernet", "tel.type", "tel.count")),
         Property("source", "one that has it keeps it", travels, ("twice",), ("tel", "hop2")),
         Property("record", "each switch puts its record in front", travels, ("source", "record", "worst", "first"), ("ports", *_RECORD)),
-        Property("record", "there is room for four", travels, ("full",), ("ports", *_RECORD, "payload")),
+        Property("record", "there is room for four", travels, ("full",), ("ports", "ethernet", "tel.type", *_RECORD, "payload")),
         Property("worst", "the first switch has no link to judge", travels, ("first", "source"), ("tel",)),
         Property("worst", "the slowest link so far", travels, ("record", "worst", "full"), ("tel.worst_us", "tel.worst_by")),
         Property("sink", "the controller hears of the slowest link", travels, ("sink",), ("digests",)),

@@ -134,6 +134,8 @@ def failures(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         link(own, 3, DOWN, "known"), push(own, 1, 4, "none"), link(own, 4, DOWN, "news"), push(own, 1, 1, "none"),
         push(own, 2, 1, "none"), link(own, 3, UP, "news"), push(own, 1, 1, "up"), push(own, 2, 1, "down"),
         link(own, 3, UP, "known"), link(own, 4, UP, "news"), push(own, 2, 1, "up"),
+        push(own, 2, WATCH, "up", about=3), link(own, 3, DOWN, "news"), push(own, 1, WATCH, "down", about=3),
+        push(own, 1, 1, "down"),
     )  # fmt: skip
     forged = (
         link(own, 3, DOWN, "forged", 1), push(own, 1, 1, "trusted"), link(own, 3, DOWN, "news"), push(own, 1, 1, "down"),

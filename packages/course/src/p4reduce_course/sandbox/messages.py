@@ -18,6 +18,8 @@ LOAD: Final = "load a text"
 """name of a call that replaces the functions by those of a text; no function can have this name"""
 TRAIL: Final = "trail of a call"
 """name of a call of the function that the first argument names; its result is what its lines set and return"""
+MOST_BITS: Final = 14_000
+"""most bits of an integer: Python writes no more than 4300 digits"""
 _ARRAY: Final = "__array__"
 _REMOTE: Final = "__remote__"
 _DTYPES: Final = frozenset("?bBhHiIlLqQefd")
@@ -60,6 +62,8 @@ def _counted(line: bytes) -> None:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        raise MessageError(f"an integer of {value.bit_length()} bits; give one of {MOST_BITS} at most")
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.bool_ | np.integer | np.floating):
