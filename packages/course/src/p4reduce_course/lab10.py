@@ -421,8 +421,7 @@ class _Grader:
         # If possible, a switch of the network before, which a controller that has not forgotten it takes for a part.
         dead = self.draws.choice("idle", [name for name in others if name in self._before] or others)
         leaf = next(name for name in play.ground.leaves if name not in play.switches)
-        play.room.deaths.append((play.now + play.took_ps // 3, dead))
-        play.room.deaths.append((play.now + 2 * play.took_ps // 3, leaf))
+        play.room.deaths.extend((play.now + play.took_ps // 3, name) for name in (dead, leaf))
         play.sum()
         if play.changes:
             message = f"{dead} and {leaf}, which had no part in the tree, died, and tick changed the tree"
