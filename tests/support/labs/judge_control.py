@@ -51,7 +51,8 @@ class Switches:
         self.tick = 0
         self.ticks = {name: set() for name in names}  # in which ticks a switch was asked since it is dead
         self.questions = {name: set() for name in names}  # in which of them not only a write told it
-        self.doomed = {"insert": set(), "delete": set()}  # the first of them for which there is such a call dies
+        self.doomed = {"insert": set(), "delete": set()}  # the first of them for which there is such a call die
+        self.deaths = {"insert": 1, "delete": 1}  # so many of them
         self.now = 0  # microseconds
         self.calls = 0
         self.hook = lambda: None
@@ -75,7 +76,9 @@ class Switches:
     def _ends(self, switch, what):
         if switch in self.doomed[what]:
             self.dead.add(switch)
-            self.doomed[what].clear()
+            self.deaths[what] -= 1
+            if not self.deaths[what]:
+                self.doomed[what].clear()
 
     def open(self, switch, election_id):
         self._answers(switch)
@@ -276,7 +279,7 @@ def constants(folder: Path) -> dict[str, int]:
 
 def shape(draw: random.Random, kind: int):
     """Switches, those with hosts, links."""
-    count = draw.randrange(3, 8)
+    count = draw.randrange(3, 8) if kind < 4 else draw.randrange(8, 12)
     if kind == 0:
         return ["s1"], ["s1"], []
     if kind == 1:
@@ -288,7 +291,7 @@ def shape(draw: random.Random, kind: int):
     names = [f"s{n}" for n in range(1, count + 1)]
     links = [(names[n], names[draw.randrange(n)]) for n in range(1, count)]
     if kind == 4:
-        for _ in range(count):
+        for _ in range(2 * count):
             a, b = draw.sample(names, 2)
             if (a, b) not in links and (b, a) not in links:
                 links.append((a, b))
@@ -298,23 +301,23 @@ def shape(draw: random.Random, kind: int):
 def judge_06(folder: Path, draw: random.Random) -> None:
     own = constants(folder)
     student = module_of(folder / "skeleton" / "controller.py")
-    for number in range(25):
+    for number in range(60):
         names, housed, links = shape(draw, number % 5)
-        hosts = [(f"h{n}", draw.choice(housed)) for n in range(1, draw.randrange(3, 9))]
+        hosts = [(f"h{n}", draw.choice(housed)) for n in range(1, draw.randrange(3, 9) + 8 * (number % 5 == 4))]
         network = network_of(draw, names, links, hosts)
         workers = draw.sample([h for h, _ in hosts], draw.randrange(2, len(hosts) + 1))
         given = {
-            "generation": draw.randrange(1, 1 << 20),
-            "base": 16 * draw.randrange(8),
-            "slots": 16,
-            "stats": draw.randrange(16),
+            "generation": draw.randrange(1, 1 << 31),
+            "base": 8 * draw.randrange(480),
+            "slots": 8 << draw.randrange(5),
+            "stats": draw.randrange(512),
         }
         root = draw.choice(names)
         if number % 5 and all(dict(hosts)[w] == root for w in workers):
             continue
         job = {
-            "job": draw.randrange(1, 1000),
-            "epoch": draw.randrange(2, 1000),
+            "job": draw.randrange(1, 1 << 16),
+            "epoch": draw.randrange(2, 1 << 16),
             "root": root,
             "workers": workers,
             **given,
@@ -335,6 +338,11 @@ def judge_06(folder: Path, draw: random.Random) -> None:
             given=given,
         )
         nothing_else(p4rt, {(job["epoch"], job["job"])})
+        part = set(tree_of(network, root, workers).values())
+        for switch in names:
+            mine = [key for key in p4rt.held[switch] if key not in p4rt.others[switch]]
+            said(switch in part or not mine, f"{switch} has no part, and has entries")
+            said(sum(key[0] == "group" for key in mine) <= 1, f"{switch} has two groups")
 
 
 def judge_07(folder: Path, draw: random.Random) -> None:
@@ -356,17 +364,19 @@ def judge_07(folder: Path, draw: random.Random) -> None:
         hosts = [(f"h{4 * place + n}", leaf) for place, leaf in enumerate(leaves) for n in range(1, 5)]
         network = network_of(draw, names, links, list(hosts))
         at = [draw.sample([h for h, s in hosts if s == leaf], 3) for leaf in leaves]
+        low = draw.randrange(1, 500)
+        high = low + draw.randrange(1, 8) * draw.choice((1, 256, 512, 4096))
         jobs = [
             {
-                "job": draw.randrange(1, 500),
+                "job": low,
                 "root": roots[0],
-                "slots": 16,
+                "slots": draw.choice((32, 64, 128, 256)),
                 "workers": [h for three in at for h in three[:2]],
             },
             {
-                "job": draw.randrange(500, 1000),
+                "job": high,
                 "root": roots[1],
-                "slots": 8,
+                "slots": draw.choice((2, 4, 32, 64)),
                 "workers": [h for three in at for h in three[1:]],
             },
         ]
@@ -470,22 +480,27 @@ def _of(key, value, held, job, epoch) -> bool:
 def judge_10(folder: Path, draw: random.Random) -> None:
     own = constants(folder)
     student = module_of(folder / "skeleton" / "controller.py")
-    for number in range(18):
-        leaves, spines = draw.randrange(2, 4), 4
+    for number in range(24):
+        leaves, spines = draw.randrange(3, 5), 4
         names = [f"s{n}" for n in draw.sample(range(1, leaves + spines + 1), leaves + spines)]
         leaf, spine = names[:leaves], names[leaves:]
         hosts = []
         for name in leaf:
             hosts += [(f"h{len(hosts) + n}", name) for n in range(1, draw.randrange(2, 5))]
+        home = dict(hosts)
+        workers = [host for host in home if home[host] != leaf[-1] and draw.randrange(4)]
+        workers += [
+            next(host for host in home if home[host] == at) for at in leaf[:-1] if at not in {home[w] for w in workers}
+        ]
         network = network_of(draw, sorted(names), [(a, b) for a in leaf for b in spine], list(hosts))
-        task = {"job": draw.randrange(1, 1000), "slots": 8, "workers": [h for h, _ in hosts], **network}
+        task = {"job": draw.randrange(1, 1 << 16), "slots": 2 << draw.randrange(6), "workers": workers, **network}
         p4rt = Switches(sorted(names), own["ELECTION"], own["FIRST_GROUP"], own["FIRST_RID"])
-        _one_10(student, own, draw, task, p4rt, leaf, spine, dict(hosts), number)
+        _one_10(student, own, draw, task, p4rt, leaf, spine, home, number)
 
 
 def _one_10(student, own, draw, task, p4rt, leaf, spine, home, number) -> None:
     job = task["job"]
-    used, generations, ever = [], {}, {switch: set() for switch in task["switches"]}
+    used, generations = [], {}
 
     def answer(found, ends):
         said(isinstance(found, dict) and set(found) == {"epoch", "root"}, f"{ends} returned {found!r:.50}")
@@ -516,13 +531,38 @@ def _one_10(student, own, draw, task, p4rt, leaf, spine, home, number) -> None:
             if what == "insert" and key[0] == "job":
                 generations.setdefault(switch, []).append(value[1])
         p4rt.log.clear()
-        for switch, held in p4rt.held.items():
-            ever[switch] |= {key for key, value in held.items() if _of(key, value, held, job, used[-1])}
+
+    def unneeded():
+        """Groups and ids of copies to the living, of the student's, that the tree does not need."""
+        gone = {task["switches"][switch]["ip"] for switch in p4rt.dead}  # an id may be a port's in all trees
+        return {
+            (switch, key)
+            for switch in set(task["switches"]) - p4rt.dead
+            for key, value in p4rt.held[switch].items()
+            if key[0] in ("group", "replica") and key not in p4rt.others[switch]
+            if not _of(key, value, p4rt.held[switch], job, epoch)
+            if key[0] == "group" or value[1]["ip"] not in gone
+        }
 
     tree, epoch = answer(called(student.start, task, p4rt), "start")
     said(p4rt.open_ == set(task["switches"]), "not every switch is open")
     remember()
-    plans = [], ["root"], ["idle"], ["leaf"], ["root"] * 2, ["writing"], ["leaf", "root"], ["delete"], ["insert"] * 2
+    before = unneeded()
+    plans = (
+        [],
+        ["root"],
+        ["idle"],
+        ["leaf"],
+        ["root"] * 2,
+        ["writing"],
+        ["leaf", "root"],
+        ["delete"],
+        ["insert"],
+        ["bare"],
+        ["first left", "root"],
+        ["last left", "root"],
+        ["insert leaf"],
+    )
     plan = list(plans[number % len(plans)])
     waiting = 0
     now = p4rt.now
@@ -530,17 +570,23 @@ def _one_10(student, own, draw, task, p4rt, leaf, spine, home, number) -> None:
         if plan and tick % 8 == 3:
             kind = plan.pop(0)
             others = [s for s in spine if s not in tree and s not in p4rt.dead]
-            living = [s for s in leaf if s not in p4rt.dead]
-            if kind in ("root", "writing", "delete", "insert"):
+            living = [s for s in leaf if s in tree and s not in p4rt.dead]
+            if kind in ("root", "writing", "delete", "insert", "insert leaf"):
                 p4rt.dead.add(next(s for s in tree if s in spine))
             elif kind == "idle":
                 p4rt.dead.add(draw.choice(others))
+            elif kind in ("first left", "last left"):
+                p4rt.dead.update(sorted(others)[1:] if kind == "first left" else sorted(others)[:-1])
+            elif kind == "bare":
+                p4rt.dead.add(next(s for s in leaf if s not in tree))
             elif len(living) > 1:
                 p4rt.dead.add(draw.choice(living))
             if kind == "delete" and len(living) > 1:
                 p4rt.doomed[kind] = {draw.choice(living)}
             if kind == "insert" and len(others) > 1:
-                p4rt.doomed[kind] = set(others)
+                p4rt.doomed[kind], p4rt.deaths[kind] = set(others), len(others) - 1
+            if kind == "insert leaf":
+                p4rt.doomed["insert"] = {draw.choice(living)}
             if kind == "writing":
                 at = p4rt.calls + draw.randrange(len(task["switches"]), 3 * len(task["switches"]))
 
@@ -565,8 +611,5 @@ def _one_10(student, own, draw, task, p4rt, leaf, spine, home, number) -> None:
     nothing_else(p4rt, {(epoch, job)}, p4rt.dead)
     for switch in task["switches"]:
         if switch not in p4rt.dead:
-            held = p4rt.held[switch]
             said(all(key == (epoch, job) for key in p4rt.table(switch, "job")), "old entries are left")
-            left = [key for key in ever[switch] & set(held) if not _of(key, held[key], held, job, epoch)]
-            if not p4rt.dead & set(leaf):  # an id may be a port's in all trees, and its leaf is dead
-                said(not left, f"{left} of an old epoch are left")
+    said(unneeded() <= before, "entries of earlier trees are left")

@@ -6,6 +6,12 @@ F = "controller.py"
 PARENT = '    made.append(entry("peer", {"std.ingress_port": port, "hdr.ipv4.src": to["ip"], **key}, "parent"))\n'
 OPEN = "        p4rt.open(switch, ELECTION + 1)\n"
 WRITE = "        p4rt.insert(switch, entries_of(network, switch, parents))\n"
+ABOVE = """\
+    for _, other in sorted(neighbours(network, switch).items()):
+        if far.get(other) == far[switch] - 1:
+            return other
+"""
+NEAR = "other for _, other in sorted(neighbours(network, switch).items()) if far.get(other) == far[switch] - 1"
 MUTANTS = [
     Mutant("not primary", F, "ELECTION + 1", "ELECTION - 1", ("another controller is in charge", "890"), "entries"),
     Mutant(
@@ -205,5 +211,93 @@ MUTANTS = [
         "    return {frozenset([node]): above for node, above in parents.items()}\n",
         ("tree returned a dict with a frozenset as key",),
         "tree",
+    ),
+    Mutant(
+        "16 slots, whatever the job has",
+        F,
+        'for name in ("generation", "base", "slots", "stats")}',
+        'for name in ("generation", "base", "stats")} | {"slots": 16}',
+        ("slots of job", "is 16, it was given"),
+        "entries",
+    ),
+    Mutant(
+        "bases in steps of 16",
+        F,
+        'params |= {"full"',
+        'params |= {"base": network["base"] // 16 * 16, "full"',
+        ("base of job", "it was given"),
+        "entries",
+    ),
+    Mutant(
+        "groups in all switches",
+        F,
+        WRITE,
+        WRITE + '    for switch in set(network["switches"]) - set(parents.values()):\n'
+        "        p4rt.open(switch, ELECTION + 1)\n"
+        "        p4rt.insert(switch, [group(FIRST_GROUP, [(at, FIRST_RID + at) for at in neighbours(network, switch)])])\n",
+        ("has multicast group 7, and no worker below it", "gets no entries"),
+        "entries",
+    ),
+    Mutant(
+        "a second group",
+        F,
+        WRITE,
+        WRITE + "        p4rt.insert(switch, [group(FIRST_GROUP + 1, [])])\n",
+        ("has multicast group 8, and its entry of table job names group 7", "one group is enough"),
+        "entries",
+    ),
+    Mutant(
+        "id 0 for the first child",
+        F,
+        "copies.append((port, FIRST_RID + bit))",
+        "rid = FIRST_RID + bit if bit else 0\n        copies.append((port, rid))",
+        ("with replication id 0, which packets have that are no copies", "line 67"),
+        "entries",
+        (('{"std.egress_rid": FIRST_RID + bit}', '{"std.egress_rid": rid}'),),
+    ),
+    Mutant(
+        "the lowest port at the parent's end",
+        F,
+        ABOVE,
+        f"    near = [{NEAR}]\n    return min(near, key=lambda other: port_of(network, other, switch))\n",
+        ("of equal ones the one at the lowest port",),
+        "tree",
+    ),
+    Mutant(
+        "the first parent that the search comes to",
+        F,
+        ABOVE,
+        f"    near = [{NEAR}]\n    return min(near, key=list(far).index)\n",
+        ("of equal ones the one at the lowest port",),
+        "tree",
+    ),
+    Mutant(
+        "the parent with the fewest links",
+        F,
+        ABOVE,
+        f"    near = [{NEAR}]\n    return min(near, key=lambda other: len(neighbours(network, other)))\n",
+        ("of equal ones the one at the lowest port",),
+        "tree",
+    ),
+    Mutant(
+        "the parent with the fewest children",
+        F,
+        ABOVE,
+        f"    near = [{NEAR}]\n    return min(near, key=list(parents.values()).count)\n",
+        ("of equal ones the one at the lowest port",),
+        "tree",
+        (
+            ("def above(network, switch, far)", "def above(network, switch, far, parents)"),
+            ("parent, far)", "parent, far, parents)"),
+        ),
+    ),
+    Mutant(
+        "distances by the root's name",
+        F,
+        "def distances(network):\n",
+        'kept = {}\n\n\ndef distances(network):\n    if network["root"] in kept:\n        return kept[network["root"]]\n',
+        ("tree",),
+        "tree",
+        (("    return found\n", '    kept[network["root"]] = found\n    return found\n'),),
     ),
 ]

@@ -55,7 +55,7 @@ MUTANTS = [
         F,
         "        p4rt.delete(switch, entries[::-1])\n",
         "        pass\n",
-        ("has an entry of table job for job 700, epoch 52", "late packets would be taken in"),
+        ("has an entry of table job for job", ", epoch 52, and", "late packets would be taken in"),
         "epochs",
     ),
     Mutant(
@@ -68,7 +68,7 @@ MUTANTS = [
         (
             (
                 '"base": fresh("slots", 0, job["slots"])',
-                '"base": 64 * [one["job"] for one in network["jobs"]].index(job["job"])',
+                '"base": 256 * [one["job"] for one in network["jobs"]].index(job["job"])',
             ),
         ),
     ),
@@ -104,7 +104,7 @@ MUTANTS = [
         F,
         'for switch, entries in given["written", old["job"]].items():',
         "for switch, entries in [pair for key in list(given) if key[0] == 'written' for pair in given[key].items()]:",
-        ("was deleted or written over while job 701 adds up",),
+        ("was deleted or written over while job", "adds up"),
         "epochs",
     ),
     Mutant(
@@ -232,7 +232,7 @@ MUTANTS = [
         F,
         'given["written", old["job"]]',
         'given["written", network["jobs"][0]["job"]]',
-        ("of job 700 was deleted or written over while job 700 adds up", "Do not touch its entries"),
+        ("was deleted or written over while job", "Do not touch its entries"),
         "epochs",
     ),
     Mutant(
@@ -253,7 +253,7 @@ MUTANTS = [
         WRITE + "        for used in (FIRST_EPOCH - 1, FIRST_EPOCH - 2):\n"
         '            old = [{**one, "match": {**one["match"], "hdr.inc.epoch": used}} for one in entries if "match" in one]\n'
         '            p4rt.insert(switch, [one for one in old if one["table"] in ("peer", "job")])\n',
-        ("has an entry of table job for job 700, epoch 51: workers send epoch 52", "ave to find no entry"),
+        ("has an entry of table job for job", ", epoch 51: workers send epoch 52", "ave to find no entry"),
         "jobs",
     ),
     Mutant(
@@ -264,5 +264,60 @@ MUTANTS = [
         ("was deleted, and another controller has installed it", "Delete only what you have written", "Line 105"),
         "jobs",
         (("FIRST_GROUP = 7", "FIRST_GROUP = 1"), ("FIRST_RID = 23", "FIRST_RID = 1")),
+    ),
+    Mutant(
+        "stats from the job's number",
+        F,
+        '"stats": fresh("stats")',
+        '"stats": job["job"] % 512',
+        ("count into the same stats",),
+        "jobs",
+    ),
+    Mutant(
+        "slots from the job's number",
+        F,
+        OVERLAP[0],
+        '"base": job["job"] % 256 * 16',
+        ("they overlap",),
+        "jobs",
+    ),
+    Mutant(
+        "16 slots for each",
+        F,
+        OVERLAP[0],
+        '"base": 16 * [one["job"] for one in network["jobs"]].index(job["job"])',
+        ("they overlap",),
+        "jobs",
+    ),
+    Mutant(
+        "16 slots and 8, as in README",
+        F,
+        '"slots": job["slots"]',
+        '"slots": 16 if job["job"] == network["jobs"][0]["job"] else 8',
+        ("slots of job", "is 16, it has"),
+        "jobs",
+    ),
+    Mutant(
+        "id 0 for the first copy",
+        F,
+        'rid = fresh((switch, "rid"), FIRST_RID)',
+        'rid = fresh((switch, "rid"), FIRST_RID)\n        rid = 0 if rid == FIRST_RID else rid',
+        ("with replication id 0, which packets have that are no copies",),
+        "jobs",
+    ),
+    Mutant(
+        "more peers for the other job",
+        F,
+        "    return start(network, new, p4rt)\n",
+        '    other = next(job["job"] for job in network["jobs"] if job["job"] != old["job"])\n'
+        '    for switch, entries in given["written", other].items():\n'
+        '        peers = [one for one in entries if one.get("table") == "peer"]\n'
+        '        taken = {one["match"]["std.ingress_port"] for one in peers}\n'
+        "        at = min(set(neighbours(network, switch)) - taken, default=None)\n"
+        '        if at and old["job"] == network["jobs"][1]["job"]:\n'
+        '            p4rt.insert(switch, [{**peers[0], "match": {**peers[0]["match"], "std.ingress_port": at}}])\n'
+        "    return start(network, new, p4rt)\n",
+        ("an entry of table peer was written after the entry of table job",),
+        "epochs",
     ),
 ]

@@ -224,4 +224,57 @@ MUTANTS = [
         ("of a tree that was given up before workers were told", "take out what was installed of it"),
         "leaf",
     ),
+    Mutant(
+        "8 slots, whatever the job has",
+        F,
+        '"slots": network["slots"]',
+        '"slots": 8',
+        ("slots of job", "is 8, it has"),
+        "start",
+    ),
+    Mutant(
+        "all hosts work",
+        F,
+        'for name in network["workers"] if',
+        'for name in network["hosts"] if',
+        ("a child that is not there",),
+        "start",
+    ),
+    Mutant(
+        "id 0 for the first copy",
+        F,
+        'rid = fresh((switch, "rid"), FIRST_RID)',
+        'rid = fresh((switch, "rid"), FIRST_RID)\n        rid = 0 if rid == FIRST_RID else rid',
+        ("with replication id 0, which packets have that are no copies",),
+        "start",
+    ),
+    Mutant(
+        "groups and ids of half a tree stay",
+        F,
+        "            look(network, p4rt)\n            clear(p4rt)\n",
+        "            look(network, p4rt)\n            for switch, entries in written.items():\n"
+        '                written[switch] = [one for one in entries if one.get("table") in ("job", "peer")]\n'
+        "            clear(p4rt)\n",
+        ("is still there, and nothing needs it", "half a tree's, too"),
+        "again",
+    ),
+    Mutant(
+        "one new attempt",
+        F,
+        "    while True:\n        spines",
+        "    for _ in range(2):\n        spines",
+        ("waiting for ever",),
+        "again",
+    ),
+    Mutant(
+        "a tree for each dead leaf",
+        F,
+        "    if not dead & set(written):\n        return None\n",
+        '    hosts, seen = set(network["hosts"]), given.setdefault("seen", set())\n'
+        "    leaves = {name for name in dead - seen if hosts & set(neighbours(network, name).values())}\n"
+        "    seen |= leaves\n"
+        "    if not dead & set(written) and not leaves:\n        return None\n",
+        ("which had no part in the tree, died", "not needed"),
+        "again",
+    ),
 ]

@@ -83,15 +83,16 @@ def test_a_worker_that_fails_can_be_run_for_the_ticks_that_show_it(tmp_path):
 
 
 def test_calls_of_the_grader_can_be_repeated_with_its_answers(tmp_path):
-    path = tmp_path / "skeleton" / "hook.py"
-    path.parent.mkdir()
+    home = tmp_path / "my labs"
+    path = home / "skeleton" / "hook.py"
+    path.parent.mkdir(parents=True)
     path.write_text("def step(network, given):\n    raise ValueError(len(network.wait(network.start(given))))\n")
     answers = iter([7, np.full(300, 1.5, np.float32)])
     network = Remote("network", rank=1)
     with StudentCode(path) as code, pytest.raises(Wrong) as raised:
         code.call("step", network, np.arange(3.0), services={"network": lambda *_: next(answers)})
-    wrong = code.shown(raised.value, tmp_path, "calls")
-    assert write_looks(tmp_path, GradeReport("lab", "folder", (Check("one", "first", False, wrong.finding),)))
+    wrong = code.shown(raised.value, home, "calls")
+    assert write_looks(home, GradeReport("lab", "folder", (Check("one", "first", False, wrong.finding),)))
     env = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     ran = subprocess.run(["/bin/sh", "-c", wrong.finding.look], capture_output=True, text=True, env=env, check=True)
     shown = ["   network.start [0. 1. 2.]", "   network.wait 7", "step raised ValueError(300)"]

@@ -74,6 +74,11 @@ ATTACKS = [
      "import os\ndef f():\n    pairs = ','.join(f'[{key * ((1 << 61) - 1)},0]' for key in range(20_000))\n"
      "    os.write(4, b'{\"__items__\": [' + pairs.encode() + b']}' + bytes([10]))", ["grader's pipe"]),
     ("forges an answer", "import os\ndef f():\n    os.write(4, b'nonsense\\n')", ["wrote into the grader's pipe"]),
+    ("is killed by the system", "import signal\ndef f():\n    signal.raise_signal(9)",
+     ["the machine was too busy", "was killed after 0."]),
+    ("raises what has no text",
+     "class E(Exception):\n    def __str__(self): raise KeyError\ndef f():\n    raise E",
+     ["E: its __str__ raises KeyError"]),
     ("crashes", "import ctypes\ndef f():\n    ctypes.string_at(0)", ["ended its process (signal SIGSEGV)"]),
     ("recurses for ever", "def f():\n    return f()", ["RecursionError"]),
     ("does not parse", "def f()\n    pass", ["SyntaxError"]),

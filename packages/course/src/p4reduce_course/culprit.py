@@ -78,7 +78,7 @@ def culprit(path: Path, edits: Iterable[Edit], mends: Callable[[str], bool], wha
     """
     for edit in edits:
         if mends(edit.text):
-            lines, follows = path.read_text("utf-8").splitlines(), edit.line if edit.added else 0
+            lines, follows = path.read_text("utf-8").removesuffix("\n").split("\n"), edit.line if edit.added else 0
             if edit.copied is not None and mends(edit.copied[0]):  # where it is, it does no harm
                 follows = edit.copied[1]
             was, line = (" ".join(code.split())[:SHOWN] for code in (edit.was, lines[(follows or edit.line) - 1]))

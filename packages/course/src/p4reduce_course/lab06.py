@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from pprint import pformat
+from shlex import quote
 from typing import Any, Final
 
 import numpy as np
 
 from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.resources import SLOTS, STATS_JOBS
 from p4reduce.topologies import Topology
-from p4reduce_course.controllers.diagnose import check_entries, check_given, check_only
+from p4reduce_course.controllers.diagnose import check_entries, check_given, check_needed, check_only
 from p4reduce_course.controllers.room import Held, Room, anew_is_right, drawn, layout, nearest, plan_of, told, wired
 from p4reduce_course.culprit import placed
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
@@ -24,27 +27,61 @@ from p4reduce_course.sandbox.process import StudentCode
 
 KINDS: Final = ("one switch", "a chain", "a leaf-spine", "a tree", "a graph")
 Links = list[tuple[str, str]]
+_LEAST: Final = 6
+"""fewest switches of a random tree"""
+_WIDE: Final = 9
+"""the same of a random graph"""
 Shape = tuple[int, int, Links]
 """The number of switches, how many of them (the first ones) have hosts, and the links between switches."""
 
 
+@lru_cache(maxsize=32)
 def draw(draws: Draws, number: int) -> tuple[Topology, dict[str, Any]]:
     """Returns a network, and the job to be installed in it, in the form that the student's code gets."""
     random = draws.generator(f"network {number}")
-    topology, job = _drawn(random, number)
-    while number == len(KINDS) - 1 and not _ports_decide(topology, job):
-        topology, job = _drawn(random, number)
+    # The last two networks have the same root, so that a controller that keeps distances by the root's name is wrong.
+    root = draws.integer("root", 1, _LEAST) if number >= len(KINDS) - 2 else 0
+    topology, job = _drawn(random, number, root)
+    while number == len(KINDS) - 1 and not _ports_decide(topology, job, draw(draws, number - 1)[0]):
+        topology, job = _drawn(random, number, root)
+    job["slots"] = 8 << (draws.integer("slots", 0, 4) + number) % 5  # one size per network
+    job["base"] = job["slots"] * (1 + 2 * draws.integer(f"base {number}", 0, SLOTS // job["slots"] // 2 - 1))
     return topology, job
 
 
-def _ports_decide(topology: Topology, job: dict[str, Any]) -> bool:
-    """Returns whether the tree of the lowest ports differs from those of the first and of the last names."""
-    ways = nearest(topology, job["root"])
-    used = set(layout(topology, job["root"], job["workers"]).parent.values()) - {job["root"]}
-    return all(any(ways[switch][0] != sorted(ways[switch])[place] for switch in used) for place in (0, -1))
+def _ports_decide(topology: Topology, job: dict[str, Any], before: Topology) -> bool:
+    """Returns whether the tree of the lowest ports differs from those that other rules give.
+
+    Such rules take, of several parents: the first or the last name; the one that a search comes to first or last; the
+    lowest port at the parent's end; the fewest links; the fewest children so far; the distances in the network before.
+    """
+    root, right = job["root"], layout(topology, job["root"], job["workers"]).parent
+    ways, former = nearest(topology, root), nearest(before, root)
+    used = [node for node in right if node in ways]
+    place = {name: number for number, name in enumerate((root, *ways))}
+
+    def differs(rank: Callable[[str, str], Any]) -> bool:
+        return any(min(ways[switch], key=lambda other: rank(switch, other)) != right[switch] for switch in used)
+
+    loads, balanced = dict.fromkeys(place, 0), True
+    for switch in used:
+        balanced = balanced and min(ways[switch], key=loads.__getitem__) == right[switch]
+        loads[right[switch]] += 1
+    return not balanced and all(
+        (
+            differs(lambda _, other: other),
+            differs(lambda _, other: [-ord(letter) for letter in other]),
+            differs(lambda _, other: place[other]),
+            differs(lambda _, other: -place[other]),
+            differs(lambda switch, other: topology.neighbours(other).index(switch)),
+            differs(lambda _, other: len(topology.neighbours(other))),
+            any(former.get(switch) is not None and former[switch][0] != right[switch] for switch in used),
+        )
+    )
 
 
-def _drawn(random: np.random.Generator, number: int) -> tuple[Topology, dict[str, Any]]:
+def _drawn(random: np.random.Generator, number: int, root: int) -> tuple[Topology, dict[str, Any]]:
+    """Returns a network and a job; ``root``: number of its root, or 0."""
     switches, housed, links = _SHAPES[number](random)
     hosts = 0
     for switch in range(1, housed + 1):
@@ -59,13 +96,13 @@ def _drawn(random: np.random.Generator, number: int) -> tuple[Topology, dict[str
     # The last two workers are behind different switches, so that the tree has several switches if it can.
     chosen = [name for name in names[:-2] if random.random() < 0.8] + names[-2:]
     job = {
-        "job": int(random.integers(1, 1000)),
-        "epoch": int(random.integers(2, 1000)),
-        "generation": int(random.integers(2, 1 << 20)),
-        "base": 16 * int(random.integers(0, 8)),
-        "slots": 16,
-        "stats": int(random.integers(0, 16)),
-        "root": f"s{int(random.integers(1, switches + 1))}",
+        "job": int(random.integers(1, 1 << 16)),
+        "epoch": int(random.integers(2, 1 << 16)),
+        "generation": int(random.integers(2, 1 << 31)),
+        "base": 0,
+        "slots": 0,
+        "stats": int(random.integers(0, STATS_JOBS)),
+        "root": f"s{root or int(random.integers(1, switches + 1))}",
         "workers": [chosen[int(place)] for place in random.permutation(len(chosen))],
     }
     return topology, {**job, **told(topology)}
@@ -86,15 +123,15 @@ def _leaf_spine(random: np.random.Generator) -> Shape:
     return leaves + spines, leaves, [(f"s{leaf}", f"s{spine}") for leaf, spine in pairs]
 
 
-def _tree(random: np.random.Generator) -> Shape:
-    count = int(random.integers(6, 9))
+def _tree(random: np.random.Generator, least: int = _LEAST) -> Shape:
+    count = int(random.integers(least, least + 3))
     return count, count - 1, [(f"s{number}", f"s{int(random.integers(1, number))}") for number in range(2, count + 1)]
 
 
 def _graph(random: np.random.Generator) -> Shape:
-    count, housed, links = _tree(random)
+    count, housed, links = _tree(random, _WIDE)
     known = {frozenset(link) for link in links}
-    for _ in range(count):
+    for _ in range(2 * _WIDE):
         a, b = (int(end) for end in random.integers(1, count + 1, 2))
         link = f"s{a}", f"s{b}"
         if a != b and frozenset(link) not in known:
@@ -156,7 +193,7 @@ class _Grader:
             name = f"network-{number + 1}.txt"
             code = "import ast, controller; network = ast.literal_eval(open"
             code += f'("{self.home / LOOK / name}").read()); print(controller.tree(network))'
-            look = f"cd {Path(self.path).parent} && python3 -c '{code}'"
+            look = f"cd {quote(str(Path(self.path).parent))} && python3 -c {quote(code)}"
             raise Wrong(wrong.finding.said, wrong.finding.where, look, ((name, f"{pformat(job)}\n"),)) from None
 
     def _tree(self, number: int, topology: Topology, job: dict[str, Any]) -> None:
@@ -244,6 +281,7 @@ class _Grader:
         try:
             check_entries(book, plan, self.path)
             check_only(book, [plan], self.path)
+            check_needed(book, plan, self.path)
             check_given(book, plan, GIVEN, job, self.path)
         except Wrong as wrong:
             return wrong

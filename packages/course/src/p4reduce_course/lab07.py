@@ -55,6 +55,8 @@ KINDS: Final = ("a leaf-spine", "a tree")
 _HOSTS: Final = 4
 _BESIDE: Final = 7
 """largest difference between the numbers of the two jobs"""
+_APART: Final = 4096
+"""of which this is the unit in the second network: as many as there are slots"""
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,10 @@ class TwoJobScene:
     forgers: dict[str, str]
 
 
-def draw(draws: Draws, number: int) -> TwoJobScene:
+def draw(draws: Draws, kind: int) -> TwoJobScene:
     """Returns one of the networks."""
-    random = draws.generator(f"network {number}")
-    if number == 0:
+    random = draws.generator(f"network {kind}")
+    if kind == 0:
         leaves = int(random.integers(2, 4))
         links = [(f"s{leaf}", f"s{leaves + spine}") for leaf in range(1, leaves + 1) for spine in (1, 2)]
         roots = [f"s{leaves + 1}", f"s{leaves + 2}", f"s{leaves + 2}"]
@@ -90,15 +92,17 @@ def draw(draws: Draws, number: int) -> TwoJobScene:
     for leaf in range(1, leaves + 1):
         hosts[f"s{leaf}"] = [f"h{_HOSTS * (leaf - 1) + host}" for host in range(1, _HOSTS + 1)]
         links += [(host, f"s{leaf}") for host in hosts[f"s{leaf}"]]
-    topology = wired(KINDS[number].replace(" ", "-"), links, random)
+    topology = wired(KINDS[kind].replace(" ", "-"), links, random)
     orders = {leaf: [names[int(place)] for place in random.permutation(_HOSTS)] for leaf, names in hosts.items()}
     first = [name for names in orders.values() for name in names[:2]]
     second = [name for names in orders.values() for name in names[1:3]]
-    number, step = (int(value) for value in random.choice(1000, 2, replace=False))
-    numbers = [number, number + 1 + step % _BESIDE]  # so close that slots derived from job numbers overlap
+    # One job's number is the same in both networks. The other one is so close to it that slots derived from job numbers
+    # overlap, or so far that what is left of a division by a power of two is the same.
+    number, step = draws.integer("job", 0, 999), int(random.integers(1, _BESIDE + 1))
+    slots = int(random.choice((64, 128, 256))), int(random.choice((4, 8)))
     jobs = [
-        {"job": numbers[0], "root": roots[0], "slots": 16, "workers": first},
-        {"job": numbers[1], "root": roots[1], "slots": 8, "workers": second},
+        {"job": number, "root": roots[0], "slots": slots[0], "workers": first},
+        {"job": number + step * (_APART if kind else 1), "root": roots[1], "slots": slots[1], "workers": second},
     ]
     left, gone = (workers[int(random.integers(0, len(workers)))] for workers in (first, second))
     changed = {**jobs[0], "root": roots[2], "workers": [name for name in first if name != left]}
@@ -304,7 +308,8 @@ class ActPlay:
         plan = plan_of(self.scene.topology, {**new, "epoch": epoch})
         self._plans[place] = plan
         check_apart(book, self._plans, self._where)
-        check_entries(book, plan, self._where)
+        for either in (plan, self._plans[1 - place]):
+            check_entries(book, either, self._where)
         for earlier in (*self._old_of(old.plan), old.plan):
             check_cleared(book, earlier, plan, self._where)
         check_order(book, old.plan.job, old.plan.epoch, self._where)

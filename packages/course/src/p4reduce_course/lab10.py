@@ -19,10 +19,12 @@ from p4reduce_course.controllers.diagnose import (
     check_entries,
     check_gone,
     check_no_copies,
+    check_no_more,
     check_only,
     check_open,
     copies_of,
     peer_of,
+    spare_of,
 )
 from p4reduce_course.controllers.rehearsal import changed_controller
 from p4reduce_course.controllers.room import (
@@ -54,19 +56,25 @@ class LabNetwork:
     network: dict[str, Any]
     spines: frozenset[str]
 
+    @property
+    def leaves(self) -> list[str]:
+        """All switches with hosts."""
+        return [node.name for node in self.topology.switches if node.name not in self.spines]
+
 
 def draw(draws: Draws, name: str) -> LabNetwork:
-    """Returns a leaf-spine of 2 or 3 leaves and 4 spines."""
+    """Returns a leaf-spine of 2 or 3 leaves with workers, one with another host alone, and 4 spines."""
     random = draws.generator(f"network {name}")
-    leaves, spines, hosts = int(random.integers(2, 4)), 4, 0
+    leaves, spines = int(random.integers(3, 5)), 4
     order = [f"s{int(place) + 1}" for place in random.permutation(leaves + spines)]  # numbers do not tell who is what
     links = [(leaf, spine) for leaf in order[:leaves] for spine in order[leaves:]]
-    for leaf in order[:leaves]:
-        for _ in range(int(random.integers(1, 4))):
-            hosts += 1
-            links.append((f"h{hosts}", leaf))
+    behind = [leaf for leaf in order[: leaves - 1] for _ in range(int(random.integers(1, 4)))]
+    working, hosts = len(behind), [f"h{int(place) + 1}" for place in random.permutation(len(behind) + 1)]
+    links += zip(hosts, [*behind, order[leaves - 1]], strict=True)
     topology = wired("leaf-spine", links, random)
-    job = {"job": int(random.integers(1, 1000)), "slots": 8, "workers": [host.name for host in topology.workers]}
+    slots = int(random.choice((4, 16))) if name == "start" else 8  # README's example has 8
+    workers = sorted(hosts[:working], key=lambda host: int(host[1:]))
+    job = {"job": int(random.integers(1, 1 << 16)), "slots": slots, "workers": workers}
     return LabNetwork(topology, {**job, **told(topology)}, frozenset(order[leaves:]))
 
 
@@ -74,9 +82,9 @@ def draw(draws: Draws, name: str) -> LabNetwork:
 
 
 TICK_PS: Final = 200 * PS_PER_US
-PATIENCE_PS: Final = 12 * PS_PER_MS
-"""virtual time after which a sum counts as stuck; a correct controller needs some 4 ms"""
-_HASTY_PS: Final = 5 * PS_PER_MS
+PATIENCE_PS: Final = 16 * PS_PER_MS
+"""virtual time after which a sum counts as stuck; a correct controller needs some 7 ms"""
+_HASTY_PS: Final = 9 * PS_PER_MS
 """the same, without packets"""
 ELEMENTS: Final = 64 * 400 - 5
 Ask = Callable[..., Any]
@@ -89,8 +97,6 @@ class ControllerPlay:
         took_ps: the virtual time of the last sum, picoseconds.
         changes: how often the controller has changed the tree.
         changed: called after each change.
-        copies: whether groups and replication ids of trees that are over are looked for at the end. Where a leaf dies,
-            some may stay: those of a controller that gives a port one id for all trees.
     """
 
     def __init__(self, ground: LabNetwork, room: Room, ask: Ask, first_epoch: int, where: str) -> None:
@@ -99,7 +105,6 @@ class ControllerPlay:
         self.took_ps = self.changes = 0
         self._needless: list[Plan] = []  # plans that were given up although none of their switches was dead
         self.changed: Callable[[], None] = lambda: None
-        self.copies = False
         self._random = np.random.default_rng(ground.network["job"])
         self._about: Plan | None = None  # the plan that was looked at last
         self._epochs: list[int] = []
@@ -115,6 +120,7 @@ class ControllerPlay:
         check_apart(self.room.sessions.book, [self._plan], self._where)
         self._plans = [self._plan]
         self._copies = [copies_of(self.room.sessions.book, self._plan)]
+        self._spare = spare_of(self.room.sessions.book, self._plan)
         self.job: Job = self.room.network.add(self._plan)
         self._epochs.append(self._plan.epoch)
 
@@ -183,9 +189,10 @@ class ControllerPlay:
         book = self.room.sessions.book
         check_gone(book, self._plan, self._where, dead, self._epochs)
         check_only(book, [self._plan], self._where, dead)
-        for plan, copies in zip(self._plans, self._copies, strict=True) if self.copies else ():
+        for plan, copies in zip(self._plans, self._copies, strict=True):
             living = {name: held for name, held in copies.items() if name not in dead}
-            check_no_copies(book, plan, living, self._where)
+            check_no_copies(book, plan, living, self._where, dead)
+        check_no_more(book, self._plan, self._spare, self._where, dead)
         if self._needless:
             first = self._needless[0]
             message = f"tick changed the tree of root {first.root}, epoch {first.epoch}, in which no switch was dead"
@@ -301,8 +308,8 @@ class _Grader:
             *moments,
             self._step("replace", "the root dies between two sums", "between", self.between),
             self._step("again", "the next root dies, too", "again", self.again),
-            self._step("again", "a switch dies while it is written to", "writing", self.writing),
-            self._step("again", "a switch dies that has no part", "idle", self.idle),
+            self._step("again", "two switches die while they are written to", "writing", self.writing),
+            self._step("again", "switches die that have no part", "idle", self.idle),
             self._step("again", "one root is left, the first", "one left", self.first_left),
             self._step("again", "one root is left, the last", "one left, last", self.last_left),
             self._step("leaf", "a leaf dies, and its workers with it", "leaf", self.leaf),
@@ -363,7 +370,7 @@ class _Grader:
     def quiet(self, play: ControllerPlay) -> None:
         play.sum()
         if play.changes:
-            message = f"nothing has died, and tick changed the tree {play.changes} times"
+            message = f"nothing has died, and tick changed the tree {counted(play.changes, 'time')}"
             raise WrongChange(f"{message}: each change costs what is on its way", self.path)
         play.room.check_links([play.job], self.path)
 
@@ -373,7 +380,6 @@ class _Grader:
         play.sum()
 
     def between(self, play: ControllerPlay) -> None:
-        play.copies = True
         play.room.die(play.root)
 
     def again(self, play: ControllerPlay) -> None:
@@ -388,18 +394,20 @@ class _Grader:
         play.sum()
 
     def writing(self, play: ControllerPlay) -> None:
-        play.room.sessions.writing = self._dying(play, play.ground.spines)
+        play.room.sessions.writing = self._dying(play, play.ground.spines, deaths=2)
         self._root_dies(play)
 
     @staticmethod
-    def _dying(play: ControllerPlay, mortal: Collection[str], number: int = 1) -> Callable[[str], None]:
-        """Returns a function that lets one of some switches die: the first with which it is called, or a later one."""
+    def _dying(
+        play: ControllerPlay, mortal: Collection[str], number: int = 1, deaths: int = 1
+    ) -> Callable[[str], None]:
+        """Returns a function that lets some switches die: from the ``number``-th with which it is called on."""
         seen: set[str] = set()
 
         def called(switch: str) -> None:
-            if switch in mortal and switch not in (*seen, *play.room.sessions.dead) and len(seen) < number:
+            if switch in mortal and switch not in (*seen, *play.room.sessions.dead) and len(seen) < number + deaths - 1:
                 seen.add(switch)
-                if len(seen) == number:
+                if len(seen) >= number:
                     play.room.die(switch)
 
         return called
@@ -412,10 +420,12 @@ class _Grader:
         others = sorted(play.ground.spines - {play.root})
         # If possible, a switch of the network before, which a controller that has not forgotten it takes for a part.
         dead = self.draws.choice("idle", [name for name in others if name in self._before] or others)
-        play.room.deaths.append((play.now + play.took_ps // 3, dead))
+        leaf = next(name for name in play.ground.leaves if name not in play.switches)
+        play.room.deaths.extend((play.now + play.took_ps // 3, name) for name in (dead, leaf))
         play.sum()
         if play.changes:
-            message = f"{dead}, which had no part in the tree, died, and tick changed the tree {play.changes} times"
+            message = f"{dead} and {leaf}, which had no part in the tree, died, and tick changed the tree"
+            message += f" {counted(play.changes, 'time')}"
             message += ": a change that is not needed costs what is on its way. Return None"
             raise WrongChange(message, self.path)
 
@@ -457,7 +467,8 @@ class _Grader:
 
     @staticmethod
     def _leaves(play: ControllerPlay) -> list[str]:
-        return [node.name for node in play.ground.topology.switches if node.name not in play.ground.spines]
+        """Returns the leaves with workers."""
+        return [name for name in play.ground.leaves if name in play.switches]
 
 
 LAB: Final = Lab(

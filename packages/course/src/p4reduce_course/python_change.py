@@ -182,8 +182,10 @@ def python_edits(text: str, given: str = "", led: Led | None = None) -> Iterator
     Changes of lines that led to the mistake come before those of other lines.
     """
     led = led or Led()
-    tree, lines = ast.parse(text), text.splitlines()
-    left = lines_left(*([line.partition("  #")[0] for line in code] for code in (lines, given.splitlines())))
+    tree, lines = ast.parse(text), text.removesuffix("\n").split("\n")
+    left = lines_left(
+        *([line.partition("  #")[0] for line in code] for code in (lines, given.removesuffix("\n").split("\n")))
+    )
     looped = {id(inner) for loop in ast.walk(tree) if isinstance(loop, ast.While) for inner in ast.walk(loop)}
     own = (line for line in led.lines if line <= len(lines) and line not in left)
     ranks = {line: place / _NEAR for place, line in enumerate(dict.fromkeys(own))}

@@ -145,7 +145,7 @@ def led(
         tree = ast.parse(text)
     except (OSError, SyntaxError, ValueError, RecursionError):
         return Led()
-    slice_ = _Slice(tree, text.splitlines(), codes[0].trail(anew=anew) if codes else [], set(), most=_SEEN)
+    slice_ = _Slice(tree, text.split("\n"), codes[0].trail(anew=anew) if codes else [], set(), most=_SEEN)
     try:
         deque(slice_.parts(wrong), 0)
     except RecursionError:
@@ -208,7 +208,7 @@ def where_in_python(
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return ""
-    slice_ = _Slice(tree, text.splitlines(), steps, lines_left(text.splitlines(), given.splitlines()))
+    slice_ = _Slice(tree, text.split("\n"), steps, lines_left(text.split("\n"), given.split("\n")))
     try:
         return sentences(slice_.parts(wrong), most) or gone_from(text, given)
     except RecursionError:

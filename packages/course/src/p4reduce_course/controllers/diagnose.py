@@ -206,6 +206,23 @@ def check_only(book: Book, plans: Sequence[Plan], where: str, dead: Collection[s
                 raise WrongEntry(problem, where, EntryPlace(switch.name, key_of(table, *row.match.values()), about))
 
 
+def check_needed(book: Book, plan: Plan, where: str) -> None:
+    """Raises Wrong if a switch without a part in the tree has an entry, or another one more than one group."""
+    for switch in plan.topology.switches:
+        for entity in book.held.get(switch.name, {}).values() if switch.name not in plan.by_switch else ():
+            text, place = _named(entity, "an"), EntryPlace(switch.name, entry_key(entity))
+            problem = (
+                f"{switch.name} has {text}, and no worker below it: it has no part in the tree, and gets no entries"
+            )
+            raise WrongEntry(problem, where, place)
+    for name in plan.by_switch:
+        number = book.jobs(name)[plan.job, plan.epoch].params["group"]
+        for other in book.groups(name):
+            if other != number:
+                problem = f"{name} has multicast group {other}, and its entry of table job names group {number}"
+                raise WrongEntry(f"{problem}: one group is enough", where, EntryPlace(name, f"group {other}"))
+
+
 def check_edges(book: Book, topology: Topology, where: str) -> None:
     """Raises Wrong unless table edge of each switch has the host behind each port that has one, and nothing else."""
     for switch in topology.switches:
@@ -234,12 +251,12 @@ def check_edges(book: Book, topology: Topology, where: str) -> None:
             raise WrongEntry(problem, where, EntryPlace(switch.name, key_of("edge", port), ("std.ingress_port",)))
 
 
-def _named(entity: Entity) -> str:
-    """Returns a name for an entry of another controller."""
+def _named(entity: Entity, article: str = "the") -> str:
+    """Returns a name for an entry."""
     table, _, number = entry_key(entity).partition(" ")
     if table == "group":
         return f"multicast group {number}"
-    return f"the entry of table replica for id {number}" if table == "replica" else f"an entry of table {table}"
+    return f"{article} entry of table replica for id {number}" if table == "replica" else f"an entry of table {table}"
 
 
 def _job(book: Book, plan: Plan, aggregator: Aggregator, where: str) -> EntryRow:
@@ -400,6 +417,13 @@ def _group(book: Book, plan: Plan, aggregator: Aggregator, job: EntryRow, where:
             problem += f". {twins[0]} has the same copies: one group for two switches. Groups are each switch's own"
         raise WrongEntry(problem, where, EntryPlace(name, f"group {number}", ("replicas",)))
     for port, rid in replicas:
+        if not rid:
+            problem = (
+                f"{name}: group {number} copies to port {port} with replication id 0, which packets have that are no"
+            )
+            problem += " copies: they get the child's address, too. Take the ids that README allows"
+            about = EntryPlace(name, key_of("replica", rid), ("std.egress_rid",))
+            raise WrongEntry(problem, where, about if book.replica(name, rid) else EntryPlace(name, f"group {number}"))
         address, row = ports[port].address, book.replica(name, rid)
         wanted = {"mac": address.mac, "ip": address.ip, "udp": address.udp}
         if row is None:
@@ -594,8 +618,44 @@ def copies_of(book: Book, plan: Plan) -> dict[str, tuple[int, list[int]]]:
     return copies
 
 
-def check_no_copies(book: Book, old: Plan, copies: dict[str, tuple[int, list[int]]], where: str) -> None:
-    """Raises Wrong if a group or replication id of an old plan is still there, and no entry needs it any more."""
+def spare_of(book: Book, plan: Plan) -> set[tuple[str, str]]:
+    """Returns (switch, key) of groups that no entry of table job names, and of replication ids of no such group."""
+    return {(name, entry_key(entity)) for name, entity, _ in _spare(book, plan)}
+
+
+def _spare(book: Book, plan: Plan, dead: Collection[str] = ()) -> Iterator[tuple[str, Entity, str]]:
+    """Yields switch and entry as `spare_of`, and the copy's receiver; none to ``dead`` ones: an id may be a port's."""
+    for switch in plan.topology.switches:
+        used = {row.params["group"] for row in book.rows(switch.name, "job")}
+        taken = {rid for group in used for _, rid in book.group(switch.name, group) or ()}
+        for entity in book.held.get(switch.name, {}).values() if switch.name not in dead else ():
+            if isinstance(entity, fy.P4MulticastGroupEntry):
+                if entity.multicast_group_id not in used:
+                    yield switch.name, entity, ""
+            elif (row := _row(entity, "replica")) is not None and row.match["egress_rid"] not in taken:
+                node = plan.topology.by_ip.get(row.params.get("ip", 0))
+                if node is None or node.name not in dead:
+                    yield switch.name, entity, "" if node is None else node.name
+
+
+def check_no_more(
+    book: Book, plan: Plan, spare: Collection[tuple[str, str]], where: str, dead: Collection[str] = ()
+) -> None:
+    """Raises Wrong if a living switch has a group or replication id that nothing needs, beyond those of ``spare``."""
+    for name, entity, to in _spare(book, plan, dead):
+        if (name, entry_key(entity)) not in spare:
+            problem = f"{name}: {_named(entity)}{f', the copy for {to},' if to else ''} is still there"
+            problem += ", and nothing needs it: take out all that was installed of an earlier tree, half a tree's, too"
+            raise WrongEntry(problem, where, EntryPlace(name, entry_key(entity)))
+
+
+def check_no_copies(
+    book: Book, old: Plan, copies: dict[str, tuple[int, list[int]]], where: str, dead: Collection[str] = ()
+) -> None:
+    """Raises Wrong if a group or replication id of an old plan is still there, and no entry needs it any more.
+
+    Ids of copies to ``dead`` switches may stay: those of a controller that gives a port one id for all trees.
+    """
     for name, (number, rids) in copies.items():
         used = {row.params["group"] for row in book.jobs(name).values()}
         taken = {rid for group in used for _, rid in book.group(name, group) or ()}
@@ -604,6 +664,8 @@ def check_no_copies(book: Book, old: Plan, copies: dict[str, tuple[int, list[int
             row = book.replica(name, rid)
             if row is not None and rid not in taken:
                 node = old.topology.by_ip.get(row.params.get("ip", 0))
+                if node is not None and node.name in dead:
+                    continue
                 whose = "" if node is None else f", the copy for {node.name}"
                 problem += f" its entry of table replica for id {rid}{whose}, is still there"
                 problem += ": no group copies with it. Delete all entries of the old epoch"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final, Protocol, Self
 
 import finsy as fy
@@ -562,7 +563,8 @@ class Room:
             )
             frame = pack(made, np.full((1, LANES), len(lines), np.int32)).tobytes()
             lines.append(f"{sender.port} {frame.hex()} # {kind.name} of {sender.name}")
-        look = f"p4reduce trace --program {LANES} --entries {home / LOOK / file}.yaml --packet {home / LOOK / file}.txt"
+        entries, packets = (quote(f"{home / LOOK / file}.{kind}") for kind in ("yaml", "txt"))
+        look = f"p4reduce trace --program {LANES} --entries {entries} --packet {packets}"
         files = ((f"{file}.yaml", self._entries_text(name)), (f"{file}.txt", "\n".join(lines) + "\n"))
         return Wrong(wrong.finding.said, wrong.finding.where, f"{look} --brief", files)
 

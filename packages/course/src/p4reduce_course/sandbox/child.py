@@ -158,9 +158,12 @@ def _problem(error: BaseException, folder: Path) -> dict[str, Any]:
     for frame in traceback.extract_tb(error.__traceback__):
         if Path(frame.filename).parent == folder:
             where = f"{Path(frame.filename).name}, line {frame.lineno}: {frame.line}"
-    if isinstance(error, SyntaxError) and error.filename:
-        where = f"{Path(error.filename).name}, line {error.lineno}: {(error.text or '').strip()}"
-    text = str(error)[:2000]
+    if isinstance(error, SyntaxError) and error.filename and isinstance(error.filename, str):
+        where = f"{Path(error.filename).name}, line {error.lineno}: {str(error.text or '').strip()}"
+    try:
+        text = str(error)[:2000]
+    except BaseException as other:  # the student's class may have any __str__
+        text = f"its __str__ raises {type(other).__name__}"
     kind = type(error).__name__
     kinds = [base.__name__ for base in type(error).__mro__ if base.__module__ == "builtins"]
     return {"problem": f"{kind}: {text}" if text else kind, "where": where, "kind": kind, "kinds": kinds}

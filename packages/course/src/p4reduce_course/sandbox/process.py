@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -357,13 +358,15 @@ class Apart(Closable, ABC):
     def _ended(self, name: str) -> Wrong:
         """Returns the reason why the process has ended."""
         assert self._process is not None  # noqa: S101  (it was started)
-        doing = self._doing(name)
+        doing, ran_s = self._doing(name), _times(f"{self._process.pid}")[0]
         began = self._unused()
         while (code := self._process.poll()) is None:
             if self._unused() - began > _PARTING_S:
                 self._kill()
                 return Wrong(f"{doing} closed the grader's pipe; leave descriptors 3 and 4 alone", str(self.file))
             time.sleep(0.01)
+        if code == -signal.SIGKILL and 0 < ran_s < self.limits.cpu_s / 2:
+            return TooSlow(f"{doing} was killed after {ran_s:.1f} s of processor time, as where memory runs out")
         if code in (-signal.SIGXCPU, -signal.SIGKILL):
             problem = f"{doing} used more than {self.limits.cpu_s} s of processor time: does a loop never end?"
             return Wrong(problem, str(self.file))
@@ -442,7 +445,7 @@ class StudentCode(Apart):
             if len(text) + len(lines) > _LONG:
                 break
             text += lines
-        look = f"cd {self.file.parent} && PYTHONPATH=. python3 {home / LOOK / name}.py"
+        look = f"cd {quote(str(self.file.parent))} && PYTHONPATH=. python3 {quote(f'{home / LOOK / name}.py')}"
         return Wrong(wrong.finding.said, wrong.finding.where, look, ((f"{name}.py", text),))
 
     def _begin(self, folder: Path, inward: int, outward: int, prints: int) -> GraderProcess:
@@ -542,7 +545,12 @@ def _written(value: Any) -> str:
 
 
 def _used(task: str) -> float:
-    """Returns seconds in which a task of the system ran or was ready to run; 0 if the system does not tell.
+    """Returns seconds in which a task of the system ran or was ready to run; 0 if the system does not tell."""
+    return sum(_times(task))
+
+
+def _times(task: str) -> tuple[float, float]:
+    """Returns seconds in which a task of the system ran, and in which it was ready to run; 0 if the system is silent.
 
     Linux tells them for a process's first thread; a student's process has no other.
     """
@@ -553,8 +561,8 @@ def _used(task: str) -> float:
         finally:
             os.close(told)
     except (OSError, ValueError):
-        return 0.0
-    return (int(ran) + int(waited)) / 1e9
+        return 0.0, 0.0
+    return int(ran) / 1e9, int(waited) / 1e9
 
 
 def _question(message: Mapping[str, Any]) -> tuple[str, list[Any], dict[str, Any]]:

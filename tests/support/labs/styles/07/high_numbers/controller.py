@@ -96,7 +96,7 @@ def start(network, job, p4rt):
     numbers = {
         "epoch": fresh("epoch", FIRST_EPOCH),
         "generation": fresh("generation", 500, 3),
-        "base": fresh("slots", 1024, 64),
+        "base": fresh("slots", 1024, job["slots"]),
         "stats": fresh("stats", 100, 7),
     }
     parents = tree(network, job)
