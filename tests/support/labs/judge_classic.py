@@ -361,8 +361,8 @@ def judge_16(folder: Path, draw: random.Random) -> None:
                 draw.choice([0, 0, 1]),
                 draw.choice([*ports, draw.choice(ports) ^ 8, 15, 16, 256 + ports[0], 5000]),
             )
-            if what in (8, 9):  # to what address the watcher sends is not said
-                to, port = draw.choice([*ways]), draw.choice([510] * 9 + [about % 512, ports[0], 16, 509, 511])
+            if what in (8, 9):
+                port = draw.choice([510] * 9 + [about % 512, ports[0], 16, 509, 511])
             strange = draw.random() < 0.03
             frame = (
                 ethernet(to, 3, kind ^ strange)

@@ -169,4 +169,13 @@ MUTANTS = [
         ("was dropped, and must leave by port 4", "A change in line 73 alone"),
         "detour",
     ),
+    Mutant(
+        "news for nodes with a way alone",
+        F,
+        "        if (hdr.sum.isValid() && (hdr.sum.kind == DOWN",
+        "        if (hdr.sum.isValid() && !way.apply().hit) {\n        } else if (hdr.sum.isValid() && (hdr.sum.kind == DOWN",
+        ("DOWN of port 4", "only where table way has their address"),
+        "news",
+        (("        } else if (hdr.sum.isValid() && way.apply().hit) {", "        } else if (hdr.sum.isValid()) {"),),
+    ),
 ]

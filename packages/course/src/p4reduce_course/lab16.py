@@ -37,11 +37,11 @@ class Survivor:
 
     def __init__(self, numbers: Numbers, setup: Setup, *, forged: bool = False, marks: bool = True,
             circles: bool = False, blind: str = "", back: str = "", rises: bool = True, again: bool = False,
-            reroutes: bool = True, told: bool = True, named: bool = False, kinds: str = "all") -> None:  # fmt: skip
+            reroutes: bool = True, told: bool = True, named: bool = False, addressed: bool = False, kinds: str = "all") -> None:  # fmt: skip
         """Makes a switch with the ways of a setup, and all links up; each named argument selects a mistake."""
         self.type, self.forged, self.marks, self.circles = numbers["sum_type"], forged, marks, circles
         self.blind, self.back, self.rises, self.again, self.reroutes = blind, back, rises, again, reroutes
-        self.told, self.named, self.kinds = told, named, kinds
+        self.told, self.named, self.addressed, self.kinds = told, named, addressed, kinds
         self.ways = {
             row["match"]["hdr.ethernet.dst"]: (row["params"]["first"], row["params"]["second"]) for row in setup.rows
         }
@@ -60,6 +60,8 @@ class Survivor:
         if ethernet["type"] != self.type:
             return Out()
         if head["kind"] in (DOWN, UP) or (self.kinds == "news" and head["kind"] > DOWN):
+            if self.addressed and mac(ethernet["dst"]) not in self.ways:
+                return Out()
             own = self.named and frame.port == head["port"]
             return self._link(frame, head) if frame.port == WATCH or self.forged or own else Out()
         ways = self.ways.get(mac(ethernet["dst"]))
@@ -100,8 +102,8 @@ def node(number: int) -> int:
 
 
 def link(own: Numbers, port: int, kind: int, tag: str, by: int = WATCH) -> Frame:
-    """Returns a frame with news of a link."""
-    data = ETHERNET.pack(dst=node(1), type=own["sum_type"]) + SUM.pack(kind=kind, port=port)
+    """Returns a frame with news of a link; that of even ports has an address without a way."""
+    data = ETHERNET.pack(dst=node(1 if port % 2 else 99), type=own["sum_type"]) + SUM.pack(kind=kind, port=port)
     what = f"{'DOWN' if kind == DOWN else 'UP'} of port {port}" + ("" if by == WATCH else f" by port {by}")
     return Frame(by, data, what, tag)
 
@@ -221,6 +223,7 @@ BENCH: Final = Bench(
         Mistake("nothing is ever sent by the second way", {"reroutes": False}),
         Mistake("only PUSHes are sent on: frames of all other kinds for a node are, too", {"kinds": "pushes"}),
         Mistake("other kinds are taken for news: only DOWN and UP are", {"kinds": "news"}),
+        Mistake("DOWN and UP are taken only where table way has their address: they may have any", {"addressed": True}),
         Mistake("DOWN and UP are taken from anyone: only port WATCH may say so", {"forged": True}),
         Mistake("DOWN and UP are taken from the port that they name: only port WATCH may say so", {"named": True}),
         Mistake("the frame was not marked: set detour to 1 when it takes the second way", {"marks": False}),

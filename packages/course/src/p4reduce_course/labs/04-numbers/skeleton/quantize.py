@@ -7,7 +7,7 @@ LIMIT = {{limit}}
 
 
 def quantize(values, exponent):
-    """The nearest integers to values * 2^exponent, of any shape, as int64.
+    """The nearest integers to values * 2^exponent, as int64, for arrays of one or more dimensions.
 
     ValueError for NaN and infinity.
     """
