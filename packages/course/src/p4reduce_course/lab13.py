@@ -52,14 +52,8 @@ class Spreader:
         """Makes a switch with the uplinks of a setup; each named argument selects a mistake."""
         self.type, self.gap = numbers["job_type"], numbers["gap"] + (0 if not edge else -1)
         self.whole, self.again, self.latest, self.numbered, self.both = whole, again, latest, numbered, both
-        self.results, self.bits, self.apart, self.least, self.width, self.under = (
-            results,
-            bits,
-            apart,
-            least,
-            width,
-            under,
-        )
+        self.results, self.bits, self.apart = results, bits, apart
+        self.least, self.width, self.under = least, width, under
         self.ways = next((row["params"]["count"] for row in setup.rows if row["table"] == "spread"), 0)
         self.ports = {row["match"]["meta.way"]: row["params"]["port"] for row in setup.rows if row["table"] == "uplink"}
         self.slots = slots
