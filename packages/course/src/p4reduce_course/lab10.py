@@ -72,7 +72,7 @@ def draw(draws: Draws, name: str) -> LabNetwork:
     working, hosts = len(behind), [f"h{int(place) + 1}" for place in random.permutation(len(behind) + 1)]
     links += zip(hosts, [*behind, order[leaves - 1]], strict=True)
     topology = wired("leaf-spine", links, random)
-    slots = int(random.choice((4, 16))) if name == "start" else 8  # README's example has 8
+    slots = int(random.choice((16, 32))) if name == "start" else 8  # README's example has 8
     workers = sorted(hosts[:working], key=lambda host: int(host[1:]))
     job = {"job": int(random.integers(1, 1 << 16)), "slots": slots, "workers": workers}
     return LabNetwork(topology, {**job, **told(topology)}, frozenset(order[leaves:]))
