@@ -140,7 +140,7 @@ def flows(own: Numbers, draws: Draws) -> Sequence[Scenario]:
 
     Frames of other kinds come between, with the same ends: they are no frames of the flow.
     """
-    random, scenarios, gap = draws.generator("flows"), _of_one_flow(own, draws), own["gap"]
+    random, scenarios, gap = draws.generator("flows"), [], own["gap"]
     for count in (8, 5, 2):
         at, frames, ends, newest = 10_000, [], [], dict[int, int]()
         for _ in range(3):
@@ -164,7 +164,7 @@ def flows(own: Numbers, draws: Draws) -> Sequence[Scenario]:
                 frames.append(packet(own, kind, job, *end, between, "other", by))
             frames.append(packet(own, DATA, job, *end, at, tag, by))
         scenarios.append(Scenario(ways(count, int(random.integers(10, 400)), back=True), tuple(frames)))
-    return scenarios
+    return [*scenarios, *_of_one_flow(own, draws)]
 
 
 def _of_one_flow(own: Numbers, draws: Draws) -> list[Scenario]:

@@ -7,8 +7,9 @@ LIMIT = {{limit}}
 
 
 def quantize(values, exponent):
-    """The nearest integers to values * 2^exponent, as int64, for arrays of one or more dimensions.
+    """The nearest integers to values * 2^exponent, as int64.
 
+    values: an array of one or more dimensions.
     ValueError for NaN and infinity.
     """
     raise NotImplementedError

@@ -36,7 +36,7 @@ control Verify(inout headers_t hdr, inout metadata_t meta) { apply {} }
 
 control Slot(inout headers_t hdr, inout metadata_t meta,
              inout standard_metadata_t std) {
-    register<bit<32>>(2 * SLOTS) bitmaps;    // who is in each cell; 0: no worker
+    register<bit<32>>(2 * SLOTS) bitmaps;    // who is in each cell; 0: none
     register<bit<32>>(2 * SLOTS) sums0;
     register<bit<32>>(2 * SLOTS) sums1;
     register<bit<32>>(2 * SLOTS) sums2;
