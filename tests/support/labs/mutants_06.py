@@ -251,7 +251,7 @@ MUTANTS = [
         F,
         "copies.append((port, FIRST_RID + bit))",
         "rid = FIRST_RID + bit if bit else 0\n        copies.append((port, rid))",
-        ("with replication id 0, which packets have that are no copies", "line 67"),
+        ("with replication id 0", "Packets that are no copies have id 0, too", "line 67"),
         "entries",
         (('{"std.egress_rid": FIRST_RID + bit}', '{"std.egress_rid": rid}'),),
     ),

@@ -51,6 +51,14 @@ MUTANTS = [
         "forger",
     ),
     Mutant(
+        "edge in switches of a tree alone",
+        F,
+        'if name in network["hosts"]}',
+        'if name in network["hosts"] and any(switch in tree(network, job).values() for job in network["jobs"])}',
+        ("s7", "edge"),
+        "forger",
+    ),
+    Mutant(
         "old entries stay",
         F,
         "        p4rt.delete(switch, entries[::-1])\n",
@@ -302,7 +310,7 @@ MUTANTS = [
         F,
         'rid = fresh((switch, "rid"), FIRST_RID)',
         'rid = fresh((switch, "rid"), FIRST_RID)\n        rid = 0 if rid == FIRST_RID else rid',
-        ("with replication id 0, which packets have that are no copies",),
+        ("with replication id 0", "Packets that are no copies have id 0, too"),
         "jobs",
     ),
     Mutant(

@@ -245,7 +245,7 @@ MUTANTS = [
         F,
         'rid = fresh((switch, "rid"), FIRST_RID)',
         'rid = fresh((switch, "rid"), FIRST_RID)\n        rid = 0 if rid == FIRST_RID else rid',
-        ("with replication id 0, which packets have that are no copies",),
+        ("with replication id 0", "Packets that are no copies have id 0, too"),
         "start",
     ),
     Mutant(
@@ -255,7 +255,7 @@ MUTANTS = [
         "            look(network, p4rt)\n            for switch, entries in written.items():\n"
         '                written[switch] = [one for one in entries if one.get("table") in ("job", "peer")]\n'
         "            clear(p4rt)\n",
-        ("is still there, and nothing needs it", "half a tree's, too"),
+        ("is still there, and nothing needs it", "also of half a tree"),
         "again",
     ),
     Mutant(

@@ -195,7 +195,7 @@ MUTANTS = [
         F,
         "if (std.ingress_global_timestamp - before > GAP) {",
         "if (before == 0 || std.ingress_global_timestamp - before > GAP) {",
-        ("is no case of its own",),
+        ("is not a special case",),
         "flowlets",
     ),
     Mutant(
@@ -203,7 +203,7 @@ MUTANTS = [
         F,
         "if (std.ingress_global_timestamp - before > GAP) {",
         "if (std.ingress_global_timestamp - before - 1 >= GAP) {",
-        ("must leave by port", "the pause is 0, and a number below 0 wraps around"),
+        ("must leave by port", "in the same microsecond have a pause of 0"),
         "flowlets",
     ),
 ]

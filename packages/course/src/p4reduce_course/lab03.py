@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -27,6 +27,7 @@ from p4reduce_course.p4 import (
     Push,
     Strangers,
     Sum,
+    SumModel,
     added,
     compiled,
     entries_text,
@@ -76,29 +77,18 @@ class StudentNumbers:
 Outcome = Literal["repetition", "partial", "complete"]
 
 
-@dataclass
-class SlotModel:
-    """The state of a correct switch: bitmap and sum so far of each slot.
-
-    Attributes:
-        full: the bits of all workers.
-    """
-
-    slots: int
-    full: int
-    bitmaps: dict[int, int] = field(default_factory=dict)
-    sums: dict[int, Lanes] = field(default_factory=dict)
+class SlotModel(SumModel):
+    """The state of a correct switch with one cell for each slot, which is empty again when all workers are in."""
 
     def push(self, push: Push) -> Outcome:
         """Takes one frame; returns its outcome."""
-        slot, bit = push.seq % self.slots, push.bit
-        before = self.bitmaps.get(slot, 0)
-        if before & bit:
+        slot = push.seq % self.slots
+        if not self.take(slot, push):
             return "repetition"
-        self.sums[slot] = added(self.sums[slot], push.lanes) if before else push.lanes
-        complete = before | bit == self.full
-        self.bitmaps[slot] = 0 if complete else before | bit
-        return "complete" if complete else "partial"
+        if self.bitmaps[slot] != self.full:
+            return "partial"
+        self.bitmaps[slot] = 0
+        return "complete"
 
     def possible(self, pushes: Sequence[Push]) -> bool:
         """Returns whether real workers could send these frames to an empty switch.

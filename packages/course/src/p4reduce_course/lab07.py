@@ -84,9 +84,10 @@ def draw(draws: Draws, kind: int) -> TwoJobScene:
         leaves = int(random.integers(2, 4))
         links = [(f"s{leaf}", f"s{leaves + spine}") for leaf in range(1, leaves + 1) for spine in (1, 2)]
         roots = [f"s{leaves + 1}", f"s{leaves + 2}", f"s{leaves + 2}"]
-    else:  # leaves under two switches that are linked
+    else:  # leaves under two switches that are linked, and one more leaf, which has a host and no worker
         leaves = 4
-        links = [("s1", "s5"), ("s2", "s5"), ("s3", "s6"), ("s4", "s6"), ("s5", "s6")]
+        links = [("s1", "s5"), ("s2", "s5"), ("s3", "s6"), ("s4", "s6"), ("s5", "s6"), ("s6", "s7")]
+        links.append((f"h{_HOSTS * leaves + 1}", "s7"))
         roots = ["s5", "s6", "s6"]
     hosts: dict[str, list[str]] = {}
     for leaf in range(1, leaves + 1):

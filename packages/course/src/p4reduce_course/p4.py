@@ -126,7 +126,31 @@ class Members:
         return Push(worker, seq, lanes, self.bit(worker))
 
 
-# The switch of lab 05.
+# Correct switches: of lab 05 here, of lab 03 beside its grader.
+
+
+@dataclass
+class SumModel:
+    """Bitmaps and sums of a correct switch, by the index of their cell; a cell that is not there is empty.
+
+    Attributes:
+        slots: the number of slots.
+        full: the bits of all workers.
+    """
+
+    slots: int
+    full: int
+    bitmaps: dict[int, int] = field(default_factory=dict)
+    sums: dict[int, Lanes] = field(default_factory=dict)
+
+    def take(self, cell: int, push: Push) -> bool:
+        """Adds a frame to a cell, unless its worker is in already; returns whether it was added."""
+        before = self.bitmaps.get(cell, 0)
+        if before & push.bit:
+            return False
+        self.sums[cell] = added(self.sums[cell], push.lanes) if before else push.lanes
+        self.bitmaps[cell] = before | push.bit
+        return True
 
 
 HIGH: Final = WRAP - 64
@@ -136,30 +160,19 @@ Outcome = Literal["first", "complete", "early", "late"]
 
 
 @dataclass
-class TwoCellModel:
-    """The state of a correct switch with two cells for each slot.
+class TwoCellModel(SumModel):
+    """The state of a correct switch with two cells for each slot; ``done`` tells by cell whether all workers are in."""
 
-    Attributes:
-        full: the bits of all workers.
-    """
-
-    slots: int
-    full: int
-    bitmaps: dict[int, int] = field(default_factory=dict)
-    sums: dict[int, Lanes] = field(default_factory=dict)
     done: dict[int, int] = field(default_factory=dict)
 
     def push(self, push: Push) -> Outcome:
         """Takes one frame; returns its outcome."""
         cell = push.seq % (2 * self.slots)
-        before = self.bitmaps.get(cell, 0)
-        if before & push.bit:
+        if not self.take(cell, push):
             return "late" if self.done[cell] else "early"
-        self.sums[cell] = added(self.sums[cell], push.lanes) if before else push.lanes
-        self.bitmaps[cell] = before | push.bit
         other = (cell + self.slots) % (2 * self.slots)
         self.bitmaps[other] = self.bitmaps.get(other, 0) & ~push.bit
-        self.done[cell] = int(before | push.bit == self.full)
+        self.done[cell] = int(self.bitmaps[cell] == self.full)
         return "complete" if self.done[cell] else "first"
 
     def possible(self, pushes: Sequence[Push]) -> bool:
@@ -273,9 +286,6 @@ def shown(
     return f"{look} --only {len(frames)} --brief", texts
 
 
-_KINDS: Final = {RESULT: "RESULT of a worker"}
-
-
 @dataclass(frozen=True)
 class Strangers:
     """Frames that the skeletons of labs 03 and 05 drop, since they are not for the slots.
@@ -293,18 +303,13 @@ class Strangers:
         """Raises Wrong if such a frame is sent on, or changes a register, empty or with a worker's PUSH in it."""
         lanes, members = (1, 2, 3, 4), Members(3)
         there = {name.rpartition(".")[2] for name in parts.registers} & set(self.registers)
-        push, kind, first = Sum(PUSH, 0, lanes), "its kind is not PUSH", members.push(1, 0, lanes)
-        kinds = (RESULT, *(PUSH ^ 1 << bit for bit in range(8)))
+        push, first = Sum(PUSH, 0, lanes), members.push(1, 0, lanes)
+        kinds = [(number, f"a frame of kind {number}") for number in (PUSH ^ 1 << bit for bit in range(8))]
         frames = [
             (5, push.frame(self.ether_type), "a PUSH by a port without a worker", "table worker has no entry for it"),
             *(
-                (
-                    2,
-                    Sum(number, 0, lanes).frame(self.ether_type),
-                    f"a {_KINDS.get(number, f'frame of kind {number}')}",
-                    kind,
-                )
-                for number in kinds
+                (2, Sum(kind, 0, lanes).frame(self.ether_type), what, "its kind is not PUSH")
+                for kind, what in [(RESULT, "a RESULT of a worker"), *kinds]
             ),
             *(
                 (2, push.frame(self.ether_type ^ 1 << bit), "a frame of another EtherType", "hdr.sum is not valid")

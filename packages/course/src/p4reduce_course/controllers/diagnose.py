@@ -211,9 +211,8 @@ def check_needed(book: Book, plan: Plan, where: str) -> None:
     for switch in plan.topology.switches:
         for entity in book.held.get(switch.name, {}).values() if switch.name not in plan.by_switch else ():
             text, place = _named(entity, "an"), EntryPlace(switch.name, entry_key(entity))
-            problem = (
-                f"{switch.name} has {text}, and no worker below it: it has no part in the tree, and gets no entries"
-            )
+            problem = f"{switch.name} has {text}, but no worker is below it: it has no part in the tree and gets no"
+            problem += " entries"
             raise WrongEntry(problem, where, place)
     for name in plan.by_switch:
         number = book.jobs(name)[plan.job, plan.epoch].params["group"]
@@ -418,10 +417,8 @@ def _group(book: Book, plan: Plan, aggregator: Aggregator, job: EntryRow, where:
         raise WrongEntry(problem, where, EntryPlace(name, f"group {number}", ("replicas",)))
     for port, rid in replicas:
         if not rid:
-            problem = (
-                f"{name}: group {number} copies to port {port} with replication id 0, which packets have that are no"
-            )
-            problem += " copies: they get the child's address, too. Take the ids that README allows"
+            problem = f"{name}: group {number} copies to port {port} with replication id 0. Packets that are no copies"
+            problem += " have id 0, too, and would get the child's address. Take the ids that README allows"
             about = EntryPlace(name, key_of("replica", rid), ("std.egress_rid",))
             raise WrongEntry(problem, where, about if book.replica(name, rid) else EntryPlace(name, f"group {number}"))
         address, row = ports[port].address, book.replica(name, rid)
@@ -645,7 +642,7 @@ def check_no_more(
     for name, entity, to in _spare(book, plan, dead):
         if (name, entry_key(entity)) not in spare:
             problem = f"{name}: {_named(entity)}{f', the copy for {to},' if to else ''} is still there"
-            problem += ", and nothing needs it: take out all that was installed of an earlier tree, half a tree's, too"
+            problem += ", and nothing needs it. Remove all entries of earlier trees, also of half a tree"
             raise WrongEntry(problem, where, EntryPlace(name, entry_key(entity)))
 
 

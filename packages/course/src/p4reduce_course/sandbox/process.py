@@ -366,7 +366,9 @@ class Apart(Closable, ABC):
                 return Wrong(f"{doing} closed the grader's pipe; leave descriptors 3 and 4 alone", str(self.file))
             time.sleep(0.01)
         if code == -signal.SIGKILL and 0 < ran_s < self.limits.cpu_s / 2:
-            return TooSlow(f"{doing} was killed after {ran_s:.1f} s of processor time, as where memory runs out")
+            return TooSlow(
+                f"{doing} was killed after {ran_s:.1f} s of processor time; systems do this when memory runs out"
+            )
         if code in (-signal.SIGXCPU, -signal.SIGKILL):
             problem = f"{doing} used more than {self.limits.cpu_s} s of processor time: does a loop never end?"
             return Wrong(problem, str(self.file))
