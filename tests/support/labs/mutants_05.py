@@ -267,4 +267,21 @@ MUTANTS = [
         ("is the worker's first, and sent [], expected [0, 1", "ticks need not begin with 0"),
         "worker",
     ),
+    Mutant(
+        "repetitions count as new chunks",
+        W,
+        "self.next += len(fresh)",
+        "self.next += len(lost + fresh)",
+        ("frames were sent in", "but never chunk"),
+        "network",
+    ),
+    Mutant(
+        "a default argument",
+        W,
+        "def __init__(self, chunks, slots, timeout):",
+        "def __init__(self, chunks, slots, timeout, there=set()):",
+        ("of two workers that take turns", "a default argument"),
+        "worker",
+        (("self.there = set()", "self.there = there"),),
+    ),
 ]

@@ -300,4 +300,12 @@ MUTANTS = [
         "tree",
         (("    return found\n", '    kept[network["root"]] = found\n    return found\n'),),
     ),
+    Mutant(
+        "ports in a default argument",
+        F,
+        'def neighbours(network, switch):\n    return network["switches"][switch]["ports"]\n',
+        'def neighbours(network, switch, known={}):\n    return known.setdefault(switch, network["switches"][switch]["ports"])\n',
+        ("In a new process the same network is right", "known (a default argument of neighbours)"),
+        "tree",
+    ),
 ]

@@ -144,4 +144,12 @@ MUTANTS = [
         ("window_seconds with 1 chunk:", "one chunk is sent in each round trip", "chunks all was right"),
         "window",
     ),
+    Mutant(
+        "one frame in the round trip",
+        F,
+        "return 2 * (frame_seconds(lanes, rate) + delay)",
+        "return frame_seconds(lanes, rate) + 2 * delay",
+        ("leave the link idle", "A round trip has two frames and two links"),
+        "window",
+    ),
 ]

@@ -277,4 +277,12 @@ MUTANTS = [
         ("which had no part in the tree, died", "not needed"),
         "again",
     ),
+    Mutant(
+        "spines by workers",
+        F,
+        'hosts = set(network["hosts"])',
+        'hosts = set(network["workers"])',
+        ("is no root; take a spine, a switch without hosts",),
+        "again",
+    ),
 ]

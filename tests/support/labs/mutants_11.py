@@ -215,4 +215,12 @@ MUTANTS = [
         ("a frame of protocol 145 was dropped", "PacketTooShort"),
         "rewrite",
     ),
+    Mutant(
+        "UDP in hexadecimal",
+        F,
+        "17: parse_udp;",
+        "0x17: parse_udp;",
+        ("a frame cut short after 34 bytes left by port", "UDP (protocol 17) is not extracted"),
+        "parser",
+    ),
 ]

@@ -636,7 +636,7 @@ class _Grader:
         message = (
             f"{wrong.finding.said}. Alone, each of them is right: set what a worker knows in __init__, with self.,"
         )
-        message += " not in the class or the module, which all workers share"
+        message += " not in the class, the module or a default argument, which all workers share"
         return Wrong(message, self.file, wrong.finding.look, wrong.finding.files)
 
     def _anew(self, which: Sequence[int]) -> Wrong | None:
@@ -734,7 +734,7 @@ class _Grader:
             least = chunks * WORKERS
             if frames > 2 * _SENDS[loss] * least:
                 message = f"{frames} frames were sent in {now} ticks, {least} were to be sent"
-                raise self._too_many(message, beyond + storm)
+                raise self._too_many(message, beyond + storm, asked)
             if all(len(mine) == chunks for mine in there.values()):
                 break
         waiting = {rank: min(set(range(chunks)) - mine) for rank, mine in there.items() if len(mine) < chunks}
@@ -744,10 +744,14 @@ class _Grader:
             raise Wrong(f"{message}. The switch answered all that came: see part worker", self.file)
         if frames > _SENDS[loss] * chunks * WORKERS:
             message = f"{frames} frames for {chunks * WORKERS}; {_SENDS[loss]:g} times as many are allowed"
-            raise self._too_many(message, beyond + storm)
+            raise self._too_many(message, beyond + storm, asked)
 
-    def _too_many(self, message: str, workers: list[str]) -> Wrong:
+    def _too_many(self, message: str, workers: list[str], asked: Collection[tuple[int, int]]) -> Wrong:
         """Returns a finding about too many frames, all of which the switch answered correctly."""
+        for rank, chunk in sorted(asked):
+            if chunk and (rank, chunk - 1) not in asked:
+                message += f": worker {rank} sent chunk {chunk}, but never chunk {chunk - 1}: the others wait for it"
+                return Wrong(message, self.file)
         if workers:
             message += f": send again only what is missing, and only after the time-out: {workers[0]}"
         return Wrong(message, self.file)

@@ -186,18 +186,33 @@ class _Grader:
     # --- the tree
 
     def tree(self, number: int) -> None:
-        topology, job = draw(self.draws, number)
         try:
-            self._tree(number, topology, job)
+            self._tree(self.code, number)
         except Wrong as wrong:
-            name = f"network-{number + 1}.txt"
-            code = "import ast, controller; network = ast.literal_eval(open"
-            code += f'("{self.home / LOOK / name}").read()); print(controller.tree(network))'
+            earlier = number > 0 and not isinstance(wrong, TooSlow) and self._tree_is_right_alone(number)
+            shown = [(f"network-{one + 1}.txt", draw(self.draws, one)[1]) for one in range(number + 1)]
+            shown = shown if earlier else shown[-1:]
+            code = "import ast, controller"
+            for name, _ in shown:
+                code += f'; network = ast.literal_eval(open("{self.home / LOOK / name}").read())'
+                code += "; print(controller.tree(network))"
             look = f"cd {quote(str(Path(self.path).parent))} && python3 -c {quote(code)}"
-            raise Wrong(wrong.finding.said, wrong.finding.where, look, ((name, f"{pformat(job)}\n"),)) from None
+            files = tuple((name, f"{pformat(job)}\n") for name, job in shown)
+            text = anew_is_right(self.task, FILE, "tree", wrong).finding.said if earlier else wrong.finding.said
+            raise Wrong(text, wrong.finding.where, look, files) from None
 
-    def _tree(self, number: int, topology: Topology, job: dict[str, Any]) -> None:
-        parents, right = self.code.call("tree", job), layout(topology, job["root"], job["workers"]).parent
+    def _tree_is_right_alone(self, number: int) -> bool:
+        """Returns whether the tree of a network is right in a new process."""
+        with StudentCode(Path(self.path)) as code:
+            try:
+                self._tree(code, number)
+            except Wrong:
+                return False
+        return True
+
+    def _tree(self, code: StudentCode, number: int) -> None:
+        topology, job = draw(self.draws, number)
+        parents, right = code.call("tree", job), layout(topology, job["root"], job["workers"]).parent
         if not isinstance(parents, dict):
             raise Wrong(f"tree returned a {type(parents).__name__}; return a dict, a parent for each node", self.path)
         where = f"{KINDS[number]}, root {job['root']}"

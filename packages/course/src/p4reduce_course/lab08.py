@@ -255,6 +255,7 @@ class _Grader:
 
     def least(self) -> None:
         cases = [_WHOLE]
+        fewer = self._number("least_window", *_WHOLE[1:4]) < _WHOLE[0]  # than without a mistake in rounding
         for number in range(_WINDOWS):
             lanes = (64, 256)[number % 2]
             rate = (10, 25, 40, 100)[self.draws.integer(f"least {number} rate", 0, 3)] * 1e9
@@ -275,9 +276,8 @@ class _Grader:
             elif abs(predicted / exact - 8) < NEAR:
                 message += ": eight times: rates are in bits, frames in bytes"
             elif predicted == math.floor(exact):
-                message += (
-                    f": {exact:.2f} frames fit into a round trip, and {predicted:g} leave the link idle. Round up"
-                )
+                message += f": {exact:.2f} frames fit into a round trip, and {predicted:g} leave the link idle. "
+                message += "A round trip has two frames and two links" if fewer else "Round up"
             elif abs(predicted - delay / frame) <= 3 or abs(predicted - exact / 2) <= 1:
                 message += ": there and back: the round trip has two links and two frames"
             else:

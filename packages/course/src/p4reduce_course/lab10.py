@@ -251,7 +251,7 @@ class ControllerPlay:
             message = f"{epoch!r:.40} is no epoch: a number from {self._first_epoch} to 65535"
             raise Wrong(f"{name}: {message}", self._where)
         if not isinstance(root, str) or root not in self.ground.spines:
-            raise Wrong(f"{name}: {root!r:.40} is no root; take a switch without workers", self._where)
+            raise Wrong(f"{name}: {root!r:.40} is no root; take a spine, a switch without hosts", self._where)
         if root in dead and not self._written(root, epoch):
             message = f"{name} returned the root {root}, which is dead and has nothing of epoch {epoch}"
             raise Wrong(f"{message}: return the root of the tree that you installed", self._where)

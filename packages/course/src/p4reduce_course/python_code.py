@@ -201,4 +201,15 @@ def kept_by(tree: ast.Module, function: str) -> list[str]:
     names = [target.id for node in holds for target in node.targets if isinstance(target, ast.Name)]
     begins = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
     code = "\n".join(ast.unparse(node) for node in begins)
-    return [name for name in names if not re.search(rf"\b{name}\s*(\.clear\(|=(?!=))|\bdel {name}\b", code)]
+    kept = [name for name in names if not re.search(rf"\b{name}\s*(\.clear\(|=(?!=))|\bdel {name}\b", code)]
+    for maker in ast.walk(tree):
+        if isinstance(maker, ast.FunctionDef):
+            places = [*maker.args.posonlyargs, *maker.args.args][::-1]  # defaults are those of the last ones
+            values = zip(places, maker.args.defaults[::-1], strict=False)
+            only = zip(maker.args.kwonlyargs, maker.args.kw_defaults, strict=True)
+            kept += [
+                f"{place.arg} (a default argument of {maker.name})"
+                for place, value in (*values, *only)
+                if isinstance(value, ast.List | ast.Dict | ast.Set | ast.Call)
+            ]
+    return kept
