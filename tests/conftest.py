@@ -20,7 +20,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if not SOAK:
     # Default for properties without an explicit number of examples; each run draws others.
-    settings.register_profile("few", max_examples=40)
+    settings.register_profile("few", max_examples=25)
     settings.load_profile("few")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

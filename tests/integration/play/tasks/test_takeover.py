@@ -19,6 +19,7 @@ from p4reduce.group import remote
 from p4reduce.group.errors import ClusterError
 from p4reduce.play.tasks.service import MOST_PEERS, RemoteExecutor
 from tests.integration.play.tasks.test_processes import PATIENCE_S, ROOT, folder, network  # noqa: F401  (fixtures)
+from tests.support.effort import first_of
 from tests.support.orchestrated.bench import (
     PROGRAM,
     PS_PER_MS,
@@ -36,7 +37,7 @@ def orchestrator(database, path):
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize("steps", first_of([5, 1]))
 def test_a_stopped_orchestrator_is_displaced_and_ends_when_it_goes_on(folder, network, steps):  # noqa: F811
     expected = undisturbed(folder, some_tasks(), two_spines())
     database = folder / "tasks.sqlite"

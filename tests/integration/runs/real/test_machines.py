@@ -116,7 +116,11 @@ def on(links, *given, soak=False):
 
 @pytest.mark.parametrize(
     ("links", "plan"),
-    [on(links, plan, soak=links != "bmv2" and plan != PLANS[0]) for links in LINKS for plan in PLANS],
+    [
+        on(links, plan, soak=links == "udp" or (links == "veth" and plan != PLANS[0]))
+        for links in LINKS
+        for plan in PLANS
+    ],
 )
 def test_sums_on_two_machines_are_the_bytes_of_virtual_time_and_frames_are_as_predicted(world, links, plan):
     text = SUMS.replace("SEED", "11")
@@ -271,7 +275,7 @@ def test_strangers_at_switches_and_links_change_no_sum(tmp_path, monkeypatch):
     assert gone_in()
 
 
-@pytest.mark.parametrize("links", [on(links) for links in LINKS])
+@pytest.mark.parametrize("links", [on(links, soak=links == "veth") for links in LINKS])
 def test_a_rank_that_ends_is_named_and_so_is_a_machine_whose_agent_is_killed(world, links):
     script = "import os\nif os.environ['RANK'] == '1':\n    raise SystemExit(7)\n" + STAYS
     words = (*REAL, "-n", "2", "-t", "star:hosts=2", *LINKS[links])
@@ -331,7 +335,7 @@ def parent(pid):
 @pytest.mark.parametrize(
     ("links", "number"),
     [
-        on(links, number, soak=(links, number) == ("veth", signal.SIGINT))
+        on(links, number, soak=(links, number) in (("veth", signal.SIGINT), ("udp", signal.SIGKILL)))
         for links in LINKS
         for number in (signal.SIGINT, signal.SIGKILL)
     ],

@@ -13,6 +13,7 @@ from studies.placement.settings import QUICK, UNIFORM
 from studies.placement.study import STUDY
 
 
+@pytest.mark.soak  # make study NAME=placement does so, too
 def test_the_sample_holds_and_leaves_its_files(tmp_path, capsys):
     assert study_main(STUDY, ["--quick", "--jobs", "1", "--out", str(tmp_path), "--json"]) == 1  # two bars are missed
     said = json.loads(capsys.readouterr().out)

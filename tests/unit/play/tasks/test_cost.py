@@ -12,6 +12,7 @@ from p4reduce.control_plane.resources import Resources
 from p4reduce.network.jobs.specs import endpoint_specs
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import BlockFloat
+from tests.support.effort import first_of
 from tests.support.orchestrated.bench import open_store, two_spines
 from tests.support.orchestrated.cost import cost
 
@@ -23,7 +24,9 @@ def test_a_task_costs_the_same_however_many_wait():
     assert many.rows / 100 <= 1.2 * few.rows / 25
 
 
-@pytest.mark.parametrize(("placement", "order"), [("ina-aware", "fifo"), ("packed", "sjf"), ("random", "fair")])
+@pytest.mark.parametrize(
+    ("placement", "order"), first_of([("ina-aware", "fifo"), ("packed", "sjf"), ("random", "fair")])
+)
 def test_so_does_one_whose_hosts_are_chosen(placement, order):
     few, many = (cost(tasks, placement=placement, order=order) for tasks in (25, 100))
     assert many.calls / 100 <= 1.2 * few.calls / 25 <= 20

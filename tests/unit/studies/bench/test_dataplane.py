@@ -41,6 +41,7 @@ def test_packets_are_measured_with_every_executor(run):
         assert row["lanes_per_s"] == pytest.approx(64 * row["packets_per_s"])
 
 
+@pytest.mark.soak  # make study NAME=bench measures them
 def test_memory_and_compilation_come_from_processes_of_their_own(run):
     found = run("--parts", "memory,compilation")
     (memory,) = found["memory"]

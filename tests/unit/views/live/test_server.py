@@ -55,7 +55,7 @@ def ended():
     source = VirtualSource("a tensor", player)
     with observing(player.attach):
         run_experiment(SMALL)
-    source.end = "the run has ended"
+    source.finish("the run has ended")
     with LiveServer(source) as server:
         yield Page(server)
 
