@@ -503,6 +503,8 @@ class StudyResult:
         Points by part, for parts that have points.
     skipped : mapping
         Reasons why parts were not run, by part.
+    failed : mapping
+        Errors of parts that failed, by part.
     """
 
     study: Study
@@ -511,6 +513,7 @@ class StudyResult:
     records: Mapping[str, Rows]
     points: Mapping[str, Sequence[Point]]
     skipped: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
 
     def rows(self, name: str, **wanted: Any) -> list[Any]:
         """Return records of a part, or of another file, with these values; empty if the part was not run."""
@@ -545,6 +548,7 @@ class StudyResult:
             "bars": self.verdicts,
             **({"rows": {name: self.records[name] for name in listed}} if listed else {}),
             **({"skipped": self.skipped} if self.skipped else {}),
+            **({"failed": self.failed} if self.failed else {}),
             **self.study.more(self),
         }
         made: dict[str, Any] = plain(data)
@@ -634,8 +638,11 @@ HERE: Final = Work()
 """run in this process, and keep no cells"""
 
 
-def run_cells(study: Study, settings: Any, work: Work) -> dict[str, list[Any]]:
+def run_cells(study: Study, settings: Any, work: Work, failed: dict[str, str] | None = None) -> dict[str, list[Any]]:
     """Run the cells of a study, except those that are kept.
+
+    The cells of a timed study are not kept, so the others go on if one of them fails: its part has no records, and
+    ``failed`` gets the error by part.
 
     Returns
     -------
@@ -655,7 +662,12 @@ def run_cells(study: Study, settings: Any, work: Work) -> dict[str, list[Any]]:
     if not study.timed:
         waiting.sort(key=lambda number: -cells[number][0].cost(cells[number][1]))
 
-    def done(turn: int, records: Rows) -> None:
+    def done(turn: int, records: Rows | Exception) -> None:
+        if isinstance(records, Exception):
+            if failed is None:
+                raise records
+            failed[cells[waiting[turn]][0].name] = f"{type(records).__name__}: {records}"
+            records = ()
         by_cell[waiting[turn]] = records
         if kept is not None:
             kept.put(*cells[waiting[turn]], records)
@@ -669,6 +681,8 @@ def run_cells(study: Study, settings: Any, work: Work) -> dict[str, list[Any]]:
         )
     records: dict[str, list[Any]] = {name: [] for part in parts for name in (part.name, *part.also)}
     for number, (part, _) in enumerate(cells):
+        if failed and part.name in failed:
+            continue
         names = [part.name, *part.also]
         for row in by_cell[number]:
             records[names[_kinds(part).index(type(row))]].append(row)
@@ -677,18 +691,22 @@ def run_cells(study: Study, settings: Any, work: Work) -> dict[str, list[Any]]:
 
 def run_study(study: Study, settings: Any, work: Work = HERE) -> StudyResult:
     """Run a study; the same settings give the same result on every machine, however the cells are distributed."""
-    records = run_cells(study, settings, work)
+    failed: dict[str, str] = {}
+    records = run_cells(study, settings, work, failed)
     study.derive(settings, records)
     points = {part.name: part.points(records[part.name]) for part in study.chosen(work.parts) if part.by}
     lanes = getattr(settings, "lanes", _LANES)
     origin = provenance(bundled(lanes if isinstance(lanes, int) else _LANES), settings.seeds[0])
     reasons = {part.name: reason for part in study.chosen(work.parts) if (reason := part.missing(settings)) is not None}
-    return StudyResult(study, settings, origin, records, points, reasons)
+    return StudyResult(study, settings, origin, records, points, reasons, failed)
 
 
-def _run_timed(item: tuple[Callable[[Any], Iterable[Any]], Any]) -> list[Any]:
+def _run_timed(item: tuple[Callable[[Any], Iterable[Any]], Any]) -> list[Any] | Exception:
     run, cell = item
-    return list(run(cell))
+    try:
+        return list(run(cell))
+    except Exception as error:
+        return error
 
 
 def _run(item: tuple[Callable[[Any], Iterable[Any]], Any]) -> list[Any]:

@@ -520,6 +520,8 @@ def show_study(result: StudyResult, output: Output) -> None:
     for part in result.study.parts:
         if reason := result.skipped.get(part.name):
             output.line(f"{part.name}: skipped: {reason}")
+        if error := result.failed.get(part.name):
+            output.line(f"{part.name}: failed: {error}")
         if points := result.points.get(part.name):
             text, columns, rows = points_table(part, points, brief=True)
             output.table(columns, rows, title=text)
@@ -669,4 +671,4 @@ def study_main(study: Study, arguments: Sequence[str] | None = None) -> int:
     output.data(result.as_data())
     output.note(f"wrote {', '.join(path.name for path in written)} and figures/ to {out}")
     output.note(f"{time.monotonic() - began:.0f} s")
-    return 1 if any(verdict.holds is False for verdict in result.verdicts) else 0
+    return 1 if result.failed or any(verdict.holds is False for verdict in result.verdicts) else 0

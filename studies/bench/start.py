@@ -124,10 +124,14 @@ def from_nothing(checkout: str) -> list[Waited]:
             measure("make dist", ("make", "dist"), own, folder=clone),
             measure("python -m venv", (sys.executable, "-m", "venv", str(wheel)), own),
         ]
-        (built,) = (clone / "dist").glob("*.whl")
+        (built,) = (clone / "dist").glob("p4reduce-*.whl")
         return [
             *rows,
-            measure("pip install *.whl[demo]", (str(wheel / "bin" / "pip"), "install", "-q", f"{built}[demo]"), own),
+            measure(
+                "pip install *.whl[demo]",
+                (str(wheel / "bin" / "pip"), "install", "-q", "--find-links", str(built.parent), f"{built}[demo]"),
+                own,
+            ),
             measure("p4reduce run -e 1024", (command, "run", "-e", "1024"), own, folder=folder),
             measure("p4reduce run -e 1024, again", (command, "run", "-e", "1024"), own, folder=folder),
         ]

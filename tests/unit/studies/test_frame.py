@@ -297,3 +297,17 @@ def test_ctrl_c_is_a_line_and_a_bug_keeps_its_traceback(tmp_path: Path, capsys: 
     assert capsys.readouterr().err == "toy: --dask: no scheduler answers\n"
     with pytest.raises(ZeroDivisionError):
         study_main(ends(ZeroDivisionError()), words)
+
+
+def test_a_part_of_a_timed_study_that_fails_is_named_and_the_others_are_kept(tmp_path, capsys) -> None:
+    def breaks(_cell: Cell) -> list[Row]:
+        raise ZeroDivisionError("by hand")
+
+    second = replace(PART, name="broken", run=breaks, also={})
+    study = replace(STUDY, parts=(second, PART), timed=True)
+    result = run_study(study, Settings(seeds=(1, 2)))
+    assert result.failed == {"broken": "ZeroDivisionError: by hand"}
+    assert result.rows("broken") == []
+    assert len(result.rows("times")) == 4
+    assert study_main(study, ["--out", str(tmp_path)]) == 1
+    assert "broken: failed: ZeroDivisionError: by hand" in capsys.readouterr().out

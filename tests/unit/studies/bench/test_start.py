@@ -58,3 +58,22 @@ def test_what_a_run_needs():
     assert found.peak_mb > found.arrays_mb == round(16 * 3000 * 4 / 1e6)
     with pytest.raises(RuntimeError, match=r"run -e none: exit code 2"):
         bench.run_needs(("-e", "none"), 1)
+
+
+def test_of_the_wheels_of_a_clone_the_products_is_installed_with_the_others_beside_it(monkeypatch, tmp_path):
+    installed = []
+
+    def measured(what, command, environment=bench.NOTHING, *, runs=1, folder=None):
+        if what == "make dist":
+            (folder / "dist").mkdir(parents=True)
+            for name in ("p4reduce", "p4reduce_course", "p4switch"):
+                (folder / "dist" / f"{name}-0.1.0-py3-none-any.whl").touch()
+        if what.startswith("pip"):
+            installed.extend(command[2:])
+        return bench.Waited(what, runs, 0.0, 0.0, 0.0)
+
+    monkeypatch.setattr(bench, "measure", measured)
+    bench.from_nothing(str(tmp_path))
+    *flags, folder, wheel = installed
+    assert flags == ["-q", "--find-links"]
+    assert wheel == f"{folder}/p4reduce-0.1.0-py3-none-any.whl[demo]"
