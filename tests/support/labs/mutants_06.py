@@ -235,7 +235,7 @@ MUTANTS = [
         WRITE + '    for switch in set(network["switches"]) - set(parents.values()):\n'
         "        p4rt.open(switch, ELECTION + 1)\n"
         "        p4rt.insert(switch, [group(FIRST_GROUP, [(at, FIRST_RID + at) for at in neighbours(network, switch)])])\n",
-        ("has multicast group 7, and no worker below it", "gets no entries"),
+        ("has multicast group 7, but no worker is below it", "gets no entries"),
         "entries",
     ),
     Mutant(
