@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import statistics
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -666,6 +667,7 @@ def run_cells(study: Study, settings: Any, work: Work, failed: dict[str, str] | 
         if isinstance(records, Exception):
             if failed is None:
                 raise records
+            traceback.print_exception(records)
             failed[cells[waiting[turn]][0].name] = f"{type(records).__name__}: {records}"
             records = ()
         by_cell[waiting[turn]] = records

@@ -162,23 +162,37 @@ class CommandNeeds:
     ratio: float
 
 
+_IN_BETWEEN: Final = """\
+import os, sys
+child = os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ)
+_, status, used = os.wait4(child, 0)
+with open(sys.argv[1], "w") as file:
+    print(used.ru_utime + used.ru_stime, used.ru_maxrss, file=file)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+"""a small process that starts a command: Linux counts the memory of the process that forks in its child's peak, too"""
+
+
 def run_needs(arguments: Sequence[str], arrays: int) -> CommandNeeds:
     """Measure one ``p4reduce run`` with these arguments; ``arrays``: bytes of all workers' arrays."""
-    began = time.monotonic()
-    with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(
-            (*COMMAND, "run", *arguments), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+    with tempfile.NamedTemporaryFile("r") as used:
+        began = time.monotonic()
+        done = subprocess.run(
+            (sys.executable, "-S", "-c", _IN_BETWEEN, used.name, *COMMAND, "run", *arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
         )
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
         clock = time.monotonic() - began
-        if process.returncode != 0:
-            output.seek(0)
-            raise RuntimeError(f"p4reduce run {' '.join(arguments)}: exit code {process.returncode}: {output.read()}")
-    peak = used.ru_maxrss * 1024
+        if done.returncode != 0:
+            raise RuntimeError(f"p4reduce run {' '.join(arguments)}: exit code {done.returncode}: {done.stdout}")
+        cpu_s, peak_kib = map(float, used.read().split())
+    peak = peak_kib * 1024
     return CommandNeeds(
         " ".join(arguments),
-        round(used.ru_utime + used.ru_stime, 1),
+        round(cpu_s, 1),
         round(clock, 1),
         round(peak / 1e6),
         round(arrays / 1e6),

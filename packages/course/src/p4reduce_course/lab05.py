@@ -750,7 +750,7 @@ class _Grader:
         """Returns a finding about too many frames, all of which the switch answered correctly."""
         for rank, chunk in sorted(asked):
             if chunk and (rank, chunk - 1) not in asked:
-                message += f": worker {rank} sent chunk {chunk}, but never chunk {chunk - 1}: the others wait for it"
+                message += f": worker {rank} sent chunk {chunk}, but never chunk {chunk - 1}, which is never complete"
                 return Wrong(message, self.file)
         if workers:
             message += f": send again only what is missing, and only after the time-out: {workers[0]}"

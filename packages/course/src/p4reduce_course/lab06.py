@@ -190,8 +190,8 @@ class _Grader:
             self._tree(self.code, number)
         except Wrong as wrong:
             earlier = number > 0 and not isinstance(wrong, TooSlow) and self._tree_is_right_alone(number)
-            shown = [(f"network-{each + 1}.txt", draw(self.draws, each)[1]) for each in range(number + 1)]
-            shown = shown if earlier else shown[-1:]
+            numbers = range(0 if earlier else number, number + 1)
+            shown = [(f"network-{each + 1}.txt", draw(self.draws, each)[1]) for each in numbers]
             code = "import ast, controller"
             for name, _ in shown:
                 code += f'; network = ast.literal_eval(open("{self.home / LOOK / name}").read())'

@@ -289,7 +289,7 @@ BENCH: Final = Bench(
         Mistake("the port that counts is the destination, not the source", {"mark": "src"}),
         Mistake("UDP frames to other ports are marked: only UDP to port 9400 is", {"mark": "udp"}),
         Mistake("frames that are no UDP are marked, too: only UDP to port 9400 is", {"mark": "all"}),
-        Mistake("std.parser_error is not asked, or UDP (protocol 17) is not extracted: a frame that ends in a header is dropped", {"cut": False}),
+        Mistake("the program does not ask std.parser_error, or does not extract UDP (protocol 17): a frame that ends in a header is dropped", {"cut": False}),
         Mistake("a route may lead back to the port that the frame came from: the frame leaves by it all the same", {"back": False}),
         Mistake("a frame without a route goes nowhere: on a miss, mark_to_drop", {"miss": False}),
     ),

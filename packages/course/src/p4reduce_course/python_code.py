@@ -195,6 +195,9 @@ def gone_from(text: str, given: str) -> str:
     return f"The line '{gone[0]}' of the skeleton is not there: the grader calls that part; {_LEAVE}" if gone else ""
 
 
+_CONTAINERS = frozenset(("Counter", "defaultdict", "deque", "dict", "list", "set"))
+
+
 def kept_by(tree: ast.Module, function: str) -> list[str]:
     """Returns variables of a module that hold something from call to call, and that a function does not set anew."""
     holds = [node for node in tree.body if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant)]
@@ -210,6 +213,7 @@ def kept_by(tree: ast.Module, function: str) -> list[str]:
             kept += [
                 f"{place.arg} (a default argument of {maker.name})"
                 for place, value in (*values, *only)
-                if isinstance(value, ast.List | ast.Dict | ast.Set | ast.Call)
+                if isinstance(value, ast.List | ast.Dict | ast.Set)
+                or (isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in _CONTAINERS)
             ]
     return kept

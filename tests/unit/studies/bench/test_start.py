@@ -56,6 +56,8 @@ def test_what_a_run_needs():
     assert found.what == "-t leaf-spine-16 --rate 100G -e 3000 --arrays FOLDER"
     assert found.cpu_s > 0
     assert found.peak_mb > found.arrays_mb == round(16 * 3000 * 4 / 1e6)
+    held = b"x" * (2 * round(found.peak_mb * 1e6))  # of the process that measures
+    assert bench.run_needs(("-e", "3000"), 1).peak_mb < len(held) / 1.5e6
     with pytest.raises(RuntimeError, match=r"run -e none: exit code 2"):
         bench.run_needs(("-e", "none"), 1)
 

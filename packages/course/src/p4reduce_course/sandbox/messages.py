@@ -57,10 +57,10 @@ def unpack(line: bytes) -> Any:
 
 
 def _counted(line: bytes) -> None:
-    _few(sum(line.count(mark) for mark in b",[{"))
+    _check_number(sum(line.count(mark) for mark in b",[{"))
 
 
-def _few(values: int) -> None:
+def _check_number(values: int) -> None:
     if values > MOST_VALUES:
         raise MessageError(f"more than {MOST_VALUES} values; give large ones as arrays of NumPy")
 
@@ -85,7 +85,7 @@ def _plain(value: Any) -> Any:
             raise MessageError(f"a dict of more than {MOST_KEYS} keys")
         return {"__items__": [[_plain_key(k), _plain(v)] for k, v in value.items()]}
     if isinstance(value, tuple | list | set | frozenset):
-        _few(len(value))  # before time is spent on them
+        _check_number(len(value))  # before time is spent on them
     if isinstance(value, tuple):
         return {"__tuple__": [_plain(v) for v in value]}
     if isinstance(value, list | set | frozenset):
