@@ -196,7 +196,7 @@ struct metadata_t {
     // From table `replica`.
     bit<2>  copy;           // a COPY_...
     bit<32> copy_child;     // whose it is
-    bit<1>  unwanted;       // nobody's
+    bit<1>  unwanted;       // this copy is dropped
     FOR_EACH_WORD(DECLARE_OVERFLOW)     // the sign bit of each lane that overflowed
     bit<8>  refused;        // a REFUSED_... reason, 0 = not refused
 }
