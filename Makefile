@@ -53,7 +53,7 @@ checks: $(INSTALLED)  ## like `make test`, without measuring processor time
 	$(BIN)/pytest -n $(JOBS) --dist worksteal
 
 soak-tests: $(WARM)  ## before a release: tests that `make test` leaves out, and more examples in property-based tests
-	SOAK=1 $(BIN)/pytest -n $(JOBS) --dist worksteal
+	SOAK=1 $(BIN)/pytest -n $(JOBS) --dist worksteal -o faulthandler_timeout=7200
 
 lint: $(INSTALLED)  ## ruff, mypy, import-linter
 	$(BIN)/ruff check .

@@ -70,7 +70,7 @@ STEPS: Final = (
     Step("dist"),
     Step("dist-test"),
     Step("docs"),
-    Step("docs-test"),
+    Step("docs-test", modules=("torch",)),
     Step("switch-alone"),
     Step("soak", fewer=("TREES=500",)),
     Step("soak-model", fewer=("MUTANTS=500",)),

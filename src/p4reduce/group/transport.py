@@ -91,12 +91,14 @@ class Ticket:
     addresses: tuple[str, ...]
     """``tls://HOST:PORT``; the first that answers is used"""
     size: int
-    """number of ranks"""
+    """number of workers, those that may join included; they have the ranks from 0"""
     start: str
     """word that ranks of this start say"""
     version: str
     """version of p4reduce at the coordinator"""
     pem: str = field(repr=False)
+    server: bool = False
+    """whether the group has a parameter server, whose rank is ``size``"""
 
     def __str__(self) -> str:
         """Return its addresses, for errors."""

@@ -65,13 +65,14 @@ class Listener:
         start: str = "",
         at: Sequence[str] = (),
         size: int = 0,
+        server: bool = False,
         pem: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Listen in ``folder``, which no other user may enter. Raises ``ClusterError`` if its path is too long.
 
-        size: ranks of the group; twice as many connections, at least `FEWEST_UNKNOWN`, may be about to say hello. pem:
-        the group's key, instead of a new one.
+        size: workers of the group; twice as many connections, at least `FEWEST_UNKNOWN`, may be about to say hello.
+        server: whether a parameter server belongs to the group. pem: the group's key, instead of a new one.
         """
         self.address: Final = str(folder / "socket")
         self._seats = seats
@@ -100,7 +101,7 @@ class Listener:
             for place in at:
                 self._listeners.append(transport.listen(*(transport.parts(place) if "//" in place else (place, 0))))
             urls = [transport.url_of(*listener.getsockname()[:2]) for listener in self._listeners[1:]]
-            self.ticket: Final = Ticket(tuple(urls), size, start, __version__, pem)
+            self.ticket: Final = Ticket(tuple(urls), size, start, __version__, pem, server)
             self._acceptor.start()
         except BaseException:
             self.close(0.0)
@@ -435,7 +436,7 @@ def launch(
                 stack.enter_context(guarded())
             folder = stack.enter_context(RunFolder(kind="launch"))
             places = workers + (0 if joining is None else joining.places)
-            coordinator = _Coordinator(group, folder, extra, places, emit, elsewhere)
+            coordinator = _Coordinator(group, folder, extra, places, emit, elsewhere, server=server)
             try:
                 if joining is not None:
                     joining.when(coordinator.note_joined)
@@ -458,6 +459,8 @@ class _Coordinator:
         places: int,
         emit: Emit,
         elsewhere: Elsewhere | None,
+        *,
+        server: bool,
     ) -> None:
         self._group = group
         self._extra = extra
@@ -483,7 +486,8 @@ class _Coordinator:
             left=lambda seat: self._note_seat(seat, 0, "") if alone else None,
             start=folder.mark if elsewhere is not None else "",
             at=self._addresses(),
-            size=places + 1,
+            size=places,
+            server=server,
         )
 
     def _addresses(self) -> list[str]:

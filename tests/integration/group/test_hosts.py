@@ -21,6 +21,7 @@ from p4reduce.base.errors import BadInput
 from p4reduce.cli.commands.doctor import Way, faults
 from p4reduce.cli.commands.join import rank_of
 from p4reduce.cli.lists import machines as parsed
+from p4reduce.group import transport
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.rendezvous import Rendezvous
 from p4reduce.runs import agent as agent_module
@@ -148,7 +149,7 @@ with Agents([Machine("pc1"), Machine("pc2")], 2, ssh=(SSH,), emit=emit) as agent
 
 @needs_openssl
 def test_a_launcher_that_is_killed_leaves_nothing_anywhere(world):
-    for _ in range(examples(1, 100)):
+    for _ in range(examples(1, 30)):
         file = world.folder / "script.py"
         file.write_text(PRELUDE + STAYS)
         enter = [] if world.made[0].path is None else ["nsenter", f"--net={world.made[0].path}"]
@@ -233,13 +234,13 @@ def test_machines_are_read_from_lists_and_lines():
 # Ranks started with a ticket.
 
 
-def with_ticket(world, ranks=2):
+def with_ticket(world, ranks=2, server=False):
     """Run a launch that waits for ranks, in a thread; its result is appended to the list."""
-    group = Rendezvous(ranks, server=False, carry=sum_in_memory, start_ps=0, patience_s=60)
+    group = Rendezvous(ranks, server=server, carry=sum_in_memory, start_ps=0, patience_s=60)
     ticket, done = world.folder / "job.json", []
     elsewhere = Elsewhere(ticket=ticket, listen=["127.0.0.1"])
     start = lambda: done.append(  # noqa: E731
-        launch([], group, workers=ranks, server=False, emit=lambda *_: None, elsewhere=elsewhere)
+        launch([], group, workers=ranks, server=server, emit=lambda *_: None, elsewhere=elsewhere)
     )
     thread = threading.Thread(target=start)
     thread.start()
@@ -271,6 +272,34 @@ def test_ranks_that_others_start_join_with_a_ticket_and_one_that_ends_is_named(w
     assert not ticket.exists()
 
 
+@needs_openssl
+@pytest.mark.parametrize("server", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_ranks_with_a_ticket_know_how_many_workers_the_group_has(world, server):
+    script = world.folder / "script.py"
+    script.write_text(PRELUDE + """
+array = np.full(3, 1 + comm.rank, np.float32)
+if not comm.is_server:
+    comm.all_reduce(array)
+print(comm.rank, comm.size, comm.members, comm.is_server, array[0])
+comm.close()
+""")  # fmt: skip
+    ticket, _, thread = with_ticket(world, server=server)
+    ranks = [join(ticket, script, rank) for rank in range(2 + server)]
+    expected = ["0 2 (0, 1) False 3.0", "1 2 (0, 1) False 3.0", "2 2 (0, 1) True 3.0"]
+    assert [one.communicate(timeout=100)[0].strip() for one in ranks] == expected[: 2 + server]
+    thread.join(100)
+
+
+@needs_openssl
+def test_a_rank_beyond_the_group_of_a_ticket_is_refused(tmp_path):
+    for server, last in ((False, 1), (True, 2)):
+        ticket = tmp_path / "job.json"
+        transport.Ticket(("tls://127.0.0.1:5",), 2, "word", "0.1.0", "SECRET", server).write(ticket)
+        refused = join(ticket, "script.py", last + 1)
+        assert f"has ranks 0 to {last}" in refused.communicate(timeout=100)[0]
+        assert refused.returncode == 2
+
+
 def test_who_started_a_rank_says_which_it_is():
     assert rank_of({"SLURM_PROCID": "3", "RANK": "1"}) == 3
     assert [rank_of({name: "2"}) for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "RANK")] == [2] * 4
@@ -292,7 +321,7 @@ array = np.random.default_rng(comm.rank).standard_normal(5000).astype(np.float32
 comm.all_reduce(array)
 comm.compute(1e-5)
 comm.broadcast(array[:9], root=1)
-comm.record("sum", float(array.sum()))
+comm.record("mean", float(array.sum()) / comm.size)
 comm.close()
 print("hash", hashlib.sha256(array.tobytes()).hexdigest(), flush=True)
 """

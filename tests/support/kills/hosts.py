@@ -123,7 +123,8 @@ class Run:
             struck = self._strike(launcher)
             if struck is None:
                 self.what += ": nothing to strike"
-                launcher.wait(END_S * _busy())
+                if launcher.wait(END_S * _busy()):
+                    self.wrong.append(f"it failed without a strike; it said {self._said()[-300:]!r}")
                 self._nothing_is_left(time.monotonic(), GONE_S)
                 return
             self.what += f" ({struck.what})"

@@ -41,7 +41,7 @@ def network(ranks: int, word: str, late_s: float) -> tuple[int, int, str]:
             os._exit(code)
     os.close(theirs_in)
     os.close(theirs_out)
-    request = {"config": None, "settings": {}, "workers": ranks, "out": None, "word": word}
+    request = {"config": None, "settings": {}, "workers": ranks, "out": None, "word": word, "at": [], "pem": ""}
     os.write(ours_out, json.dumps(request).encode() + b"\n")
     with open(ours_in) as answers:  # noqa: PTH123
         return process, ours_out, json.loads(answers.readline())["address"]

@@ -24,8 +24,9 @@ def join(flags: JoinRank) -> None:
     while not flags.ticket.exists() and time.monotonic() < deadline:  # the network is being built
         time.sleep(_LOOK_S)
     ticket = Ticket.read(flags.ticket)
-    if rank >= ticket.size:
-        raise BadInput(f"--rank: {rank}; the group of {flags.ticket} has ranks 0 to {ticket.size - 1}")
+    last = ticket.size - (not ticket.server)
+    if rank > last:
+        raise BadInput(f"--rank: {rank}; the group of {flags.ticket} has ranks 0 to {last}")
     own = rank_environment(os.environ, "", rank, ticket.size)
     del own[ADDRESS]
     argv = script_command(flags.command)
