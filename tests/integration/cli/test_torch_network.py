@@ -12,6 +12,8 @@ import pytest
 from p4reduce.group.backend import Asked
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import RemoteBackend
+from tests.support.effort import examples
+from tests.support.paths import ROOT
 
 LATE = """
 import sys, time
@@ -56,6 +58,12 @@ def test_who_leaves_gets_its_answer_before_the_network_ends():
         process.stdin.close()  # rank 0 has ended: the network ends as soon as all ranks have left
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(RemoteBackend.close, ranks))
+
+
+def test_networks_that_are_left_at_random_moments_end_well():
+    command = [sys.executable, "-m", "tests.support.torch_scripts.networks", str(examples(2, 50)), "1", "0.01"]
+    done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_who_leaves_a_group_gets_its_answer_too():

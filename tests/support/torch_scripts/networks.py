@@ -15,6 +15,7 @@ import numpy as np
 
 from p4reduce.adapters.torch import network_process
 from p4reduce.group import remote
+from p4reduce.group.backend import Asked
 from p4reduce.group.remote import RemoteBackend
 
 
@@ -63,7 +64,7 @@ def closes(count: int, seed: int, late_s: float = 0.0) -> None:
                 every.insert(0, ranks[rank].group(tuple(range(size)), 0))  # noqa: B023
             if wants_sum:  # noqa: B023
                 array = np.ones(300, np.float32)
-                every[0].collective("all_reduce", array, 0, 0.0)
+                every[0].collective(Asked("all_reduce", array))
                 assert (array == size).all()  # noqa: B023
             time.sleep(pauses[rank])  # noqa: B023
             for end in every:
