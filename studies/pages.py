@@ -629,7 +629,8 @@ def study_main(study: Study, arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0; 1 if a bar does not hold; 2 for bad input or unreachable machines; 130 after Ctrl-C.
+        Exit code: 0; 1 if a part failed, or a bar is missed on seeds that decide it; 2 for bad input or unreachable
+        machines; 130 after Ctrl-C.
     """
     given = parser(study).parse_args(arguments)
     output, began = Output(as_json=given.json), time.monotonic()
@@ -670,5 +671,6 @@ def study_main(study: Study, arguments: Sequence[str] | None = None) -> int:
     show_study(result, output)
     output.data(result.as_data())
     output.note(f"wrote {', '.join(path.name for path in written)} and figures/ to {out}")
-    output.note(f"{time.monotonic() - began:.0f} s")
-    return 1 if result.failed or any(verdict.holds is False for verdict in result.verdicts) else 0
+    missed = [verdict.bar for verdict in result.verdicts if verdict.decided and verdict.holds is False]
+    output.note(f"{time.monotonic() - began:.0f} s; bars missed: {'; '.join(missed) or 'none'}")
+    return 1 if result.failed or missed else 0

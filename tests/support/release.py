@@ -148,7 +148,8 @@ def run(step: Step, of: str, *, fewer: bool) -> Outcome:
             (*command, "--no-print-directory"), cwd=ROOT, stdout=file, stderr=file, check=False
         ).returncode
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    printed = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+    lines = [line for line in printed if line and not line.startswith("make:")]
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     said = "passed" if code == 0 else f"failed, exit code {code}"
     last = lines[-1].replace("|", "/").replace("`", "'")[:160] if lines else ""

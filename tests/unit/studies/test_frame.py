@@ -256,6 +256,17 @@ def test_the_command_writes_everything_and_says_whether_bars_hold(
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
 
 
+@pytest.mark.parametrize(("seeds", "code", "missed"), [("10..12", 1, "fast over slow"), ("1..3", 0, "none")])
+def test_only_bars_on_seeds_that_decide_fail_the_command(
+    seeds: str, code: int, missed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--jobs", "1", "--speed", "1.5", "--seeds", seeds, "--out", str(tmp_path)]
+    assert study_main(STUDY, words) == code
+    written = capsys.readouterr()
+    assert f"s; bars missed: {missed}" in (written.out + written.err).splitlines()[-1]
+    assert "NO" in written.out
+
+
 def test_seeds_are_those_of_the_bars_unless_others_are_named() -> None:
     read = partial(parser(STUDY).parse_args)
     assert settings_of(STUDY, read([])) == Settings(seeds=tuple(range(10, 20)))
