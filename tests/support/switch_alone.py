@@ -73,9 +73,11 @@ def main() -> int:
 def _corpus(python: str, testdata: Path) -> int:
     """Play p4c's corpus with the installed package; return pytest's exit code."""
     _cpu_s(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pytest")
-    # Only the checkout's tests are on the path, and none of its settings apply.
+    # Only the checkout's tests are on the path, and none of its settings apply, those of tests/conftest.py included,
+    # which needs libraries that are not installed there.
     command = [python, "-P", "-m", "pytest", "-c", os.devnull, "--rootdir", str(ROOT), "-o", f"pythonpath={ROOT}"]
     command += ["--import-mode=importlib", "-p", "no:cacheprovider", "-q"]
+    command += [f"--confcutdir={ROOT / 'tests/conformance'}"]
     tests = [str(ROOT / "tests/conformance" / name) for name in ("test_p4.py", "test_stf.py")]
     environment = {**os.environ, "TESTDATA": str(testdata)}
     return subprocess.run([*command, *tests], env=environment, cwd=ROOT, check=False).returncode
