@@ -426,7 +426,7 @@ class Run:
         if set(lost) != gone | doomed or not joined <= known:
             self.wrong.append(f"lost {lost}, joined {known}, struck {struck}")
             return
-        check(got, survivors | joined, self._seed, OPERATIONS, elements)
+        check(got, survivors | joined, self._seed, OPERATIONS, elements, relays=" of ring on " in self.what)
         for rank in joined:
             when = {kind: at for kind, _, at in played.lines(self._folder, rank)}
             self._note(self._times.joined, "joined", (when["begun"] - when["knocked"]) / 1e9)

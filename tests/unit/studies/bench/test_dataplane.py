@@ -124,6 +124,6 @@ def test_threads_of_bmv2_are_told_apart_by_work_and_order():
 @pytest.mark.skipif(bmv2.why_not() is not None, reason=bmv2.why_not() or "")
 def test_bmv2_answers_with_the_same_bytes():
     measured = bmv2.measure(64, 16, 1, 8)
-    assert measured.packets == 8 * CHILDREN
-    assert measured.egress > 0
-    assert 0 < measured.ingress < measured.process
+    assert measured["packets"] == 8 * CHILDREN
+    assert measured["ns_per_packet_egress"] > 0
+    assert 0 < measured["ns_per_packet_ingress"] < measured["ns_per_packet_process"]
