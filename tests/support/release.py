@@ -14,6 +14,7 @@ import re
 import resource
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -209,6 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         output.table(["step", "this machine lacks"], rows)
         return 0
     FOLDER.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs, and their children, inherit it ignored
     of = state()
     before, done = kept(of), dict[str, Outcome]()
     for step in STEPS:
