@@ -80,7 +80,7 @@ def main() -> int:
         if done % 25 == 0:
             print(f"{done} of {chosen.runs} runs, {broken} broken", file=sys.stderr)
     print(f"{chosen.runs} runs of {OPERATIONS} collectives, {chosen.loss:.0%} lost: {resends} frames sent again")
-    print(f"{broken} runs in which a sum was not exact, or somebody was excluded or moved")
+    print(f"{broken} runs in which a sum was not exact, or a rank was excluded or moved")
     return 1 if broken else 0
 
 
