@@ -114,7 +114,7 @@ def the_network_dies(rank: int) -> None:
     init()
     dist.all_reduce(torch.ones(10))
     if rank == 0:
-        p4reduce.adapters.torch.create.World.current._host._process.kill()
+        p4reduce.adapters.torch.create.RankWorld.current._host._process.kill()
     dist.all_reduce(torch.ones(BIG))
     dist.all_reduce(torch.ones(10))
 
@@ -262,7 +262,7 @@ def forks_after_init(rank: int) -> str:
         try:
             dist.all_reduce(torch.ones(3))
         except Exception as error:
-            p4reduce.adapters.torch.create.World.current.leave()  # as at a process's exit
+            p4reduce.adapters.torch.create.RankWorld.current.leave()  # as at a process's exit
             os._exit("was forked" not in str(error))
         os._exit(2)
     code = os.waitstatus_to_exitcode(os.waitpid(plain, 0)[1])

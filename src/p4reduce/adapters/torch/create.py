@@ -330,15 +330,16 @@ def _listen_at(places: Sequence[Sequence[str]]) -> list[str]:
 
 def _wait_for_all(store: Any, come: str, rank: int, ranks: tuple[int, ...], timeout: timedelta, say: str = "") -> None:
     """Wait until all members have come; the error names the missing ranks, which gloo's own wait would not do."""
-    keys = {f"{come}/{member}": known_as for member, known_as in enumerate(ranks)}
     store.set(f"{come}/{rank}", say or come)
     try:
-        store.wait(list(keys), timeout)
+        store.wait([f"{come}/{member}" for member in range(len(ranks))], timeout)
     except Exception as error:
-        missing = [known_as for key, known_as in keys.items() if not store.check([key])]
+        missing = [member for member in range(len(ranks)) if not store.check([f"{come}/{member}"])]
         if not missing:
             raise
-        raise late(ranks[rank], missing, timeout) from error
+        # A member that came, but not as far as here, waits for an absent one as well.
+        absent = [member for member in missing if not store.check([f"{HERE}/{member}"])]
+        raise late(ranks[rank], [ranks[member] for member in absent or missing], timeout) from error
 
 
 def _not_finite() -> Literal["nan", "error"]:

@@ -87,15 +87,34 @@ def test_measured_computation_overlaps_too(tmp_path):
 
 
 def overlapped(folder):
-    """Return the share of rank 0's sum time in the second step that overlaps its computation, from timeline.json."""
+    """Return the share of sum time in the second step that overlaps computation, from timeline.json.
+
+    A sum counts for a rank from the moment when the last rank gives its part: before, it waits for a slower rank.
+    """
     events = json.loads((folder / "timeline.json").read_text())["traceEvents"]
-    spans = [event for event in events if event["ph"] == "X" and event["pid"] == 0]
-    computing = [one for one in spans if one["name"] == "compute"]
-    moving = [one for one in spans if one["name"] == "all_reduce" and one["args"]["bytes"] >= BUCKET][1:]
-    over = sum(
-        max(0.0, min(a["ts"] + a["dur"], b["ts"] + b["dur"]) - max(a["ts"], b["ts"])) for a in computing for b in moving
+    spans = [event for event in events if event["ph"] == "X"]
+    ranks = sorted({event["pid"] for event in spans if event["name"] == "compute"})
+    sums = {
+        rank: [
+            one
+            for one in spans
+            if one["pid"] == rank and one["name"] == "all_reduce" and one["args"]["bytes"] >= BUCKET
+        ][1:]
+        for rank in ranks
+    }
+    given = [max(one["ts"] for one in same) for same in zip(*sums.values(), strict=True)]
+    return max(
+        _share([(start, one["ts"] + one["dur"]) for start, one in zip(given, sums[rank], strict=True)], computing)
+        for rank in ranks
+        if (computing := [one for one in spans if one["pid"] == rank and one["name"] == "compute"])
     )
-    return over / sum(one["dur"] for one in moving)
+
+
+def _share(moving, computing):
+    over = sum(
+        max(0.0, min(end, one["ts"] + one["dur"]) - max(start, one["ts"])) for start, end in moving for one in computing
+    )
+    return over / sum(end - start for start, end in moving)
 
 
 PIPELINE = """

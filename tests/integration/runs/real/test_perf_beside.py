@@ -22,7 +22,7 @@ def test_another_library_is_measured_on_the_same_links(tmp_path, monkeypatch, li
     if not OTHERS[library](sys.executable):
         pytest.skip(f"needs {WHERE[library]}, which is optional")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    experiment = Experiment(topology="star:hosts=2", rate="200M", time="real", links="veth", lanes=64)
+    experiment = Experiment(topology="star:hosts=2", rate="200M", time="real", links="veth", lanes=64, plan="steiner")
     plan = PerfPlan("all_reduce", "float", (40_000, 400_000), 2)
     rows = measure_real(experiment, plan, lambda *_: None, others=True)
     mine = [row for row in rows if row.engine == library]

@@ -11,7 +11,8 @@ pytest.importorskip("torch", reason=WHY_NOT)
 
 import torch.distributed as dist
 
-from p4reduce.adapters.torch.create import ANSWER, ASK, HERE, word_of_start
+from p4reduce.adapters.torch import create
+from p4reduce.adapters.torch.create import ANSWER, ASK, HERE, PLACE, word_of_start
 from p4reduce.group.errors import ClusterError
 
 LONG, BRIEF = timedelta(seconds=60), timedelta(seconds=0.2)
@@ -58,3 +59,14 @@ def test_what_is_in_the_store_cannot_stand_for_an_answer():
     store.set(f"{ANSWER}/{'5' * 16}", "old")
     (word,) = {*words(store, 3)}
     assert word != "old"
+
+
+def test_a_rank_that_waits_for_another_is_not_blamed():
+    store = dist.HashStore()
+    store.set(f"{HERE}/0", HERE)  # rank 0 answers requests, and has no place before all have asked
+    store.set(f"{HERE}/1", HERE)
+    with pytest.raises(ClusterError, match=r"rank 1 waited 0\.2 s for rank 2 to make"):
+        create._wait_for_all(store, PLACE, 1, (0, 1, 2), BRIEF)
+    store.set(f"{HERE}/2", HERE)
+    with pytest.raises(ClusterError, match=r"for rank 0, 2 to make"):
+        create._wait_for_all(store, PLACE, 1, (0, 1, 2), BRIEF)
