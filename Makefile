@@ -52,8 +52,8 @@ checks: $(INSTALLED)  ## like `make test`, without measuring processor time
 	@$(MAKE) --no-print-directory -j2 lint $(WARM)
 	$(BIN)/pytest -n $(JOBS) --dist worksteal
 
-soak-tests: $(WARM)  ## before a release: tests that `make test` leaves out, and more examples in property-based tests
-	SOAK=1 $(BIN)/pytest -n $(JOBS) --dist worksteal -o faulthandler_timeout=7200
+soak-tests: $(WARM)  ## before a release (hours): tests that `make test` leaves out, and those whose examples SOAK=1 adds to
+	SOAK=1 $(BIN)/pytest -n $(JOBS) --dist worksteal -m 'soak or effort or hypothesis' -o faulthandler_timeout=7200
 
 lint: $(INSTALLED)  ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
@@ -66,7 +66,7 @@ install: $(WARM)  ## create the virtual environment in .venv, nothing else
 p4: $(INSTALLED)  ## compile p4src/ again, without p4c; with p4c: P4C=/path/to/p4c-bm2-ss or P4C=docker
 	@P4C='$(P4C)' $(BIN)/python -m p4reduce.cli.p4_build
 
-same: $(WARM)  ## compare all output and counters with the digests in tests/data/same: SAME='--only runs', --write or --all
+same: $(WARM)  ## compare all output and counters with the digests in tests/data/same: SAME='--only runs' or --write
 	@$(BIN)/python -m tests.support.same --jobs $(JOBS) $(SAME)
 
 soak: $(WARM)  ## compare TREES=10000 random trees with the golden model

@@ -10,6 +10,9 @@ from hypothesis import settings
 
 from tests.support.effort import SOAK
 
+EFFORT = ("SOAK", "examples", "first_of")
+"""Names of tests.support.effort: modules that import one have more cases or examples with SOAK=1."""
+
 if "P4REDUCE_CACHE" not in os.environ:
     # Compiled P4 programs of tests go into a temporary cache instead of the user's.
     _cache = tempfile.TemporaryDirectory(prefix="p4reduce-test-cache-")
@@ -29,7 +32,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip tests that are redundant or exhaustive, unless they are requested."""
+    """Skip tests that are redundant or exhaustive, unless they are requested; mark those that SOAK=1 enlarges."""
+    for item in items:
+        if isinstance(item, pytest.Function) and any(hasattr(item.module, name) for name in EFFORT):
+            item.add_marker("effort")
     if not SOAK:
         chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
         for item in items:

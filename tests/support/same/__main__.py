@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tests.support.paths import ROOT
 from tests.support.same import stored
 from tests.support.same.forked import Done, run_all
-from tests.support.same.items import EXTRA, all_jobs
+from tests.support.same.items import all_jobs
 from tests.support.same.job import Job
 from tests.support.same.stored import differences, written_with
 
@@ -45,7 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="store the results instead of comparing them")
     parser.add_argument("--only", metavar="GROUP[,GROUP]", help="only these groups or jobs: runs or runs/steiner")
     parser.add_argument("--cheap", action="store_true", help="run only the jobs of 'make test'")
-    parser.add_argument("--all", action="store_true", help=f"also {', '.join(EXTRA)}: minutes")
     parser.add_argument("--jobs", type=int, default=2, help="number of parallel processes")
     parser.add_argument("--keep", type=Path, default=KEPT, help="folder for all results, to compare with diff -r")
     parser.add_argument("--list", action="store_true", help="only list the jobs")
@@ -70,7 +69,7 @@ def _wanted(job: Job, given: argparse.Namespace) -> bool:
         return False
     if given.only:
         return any(one in {job.group, f"{job.group}/{job.name}"} for one in given.only.split(","))
-    return given.all or job.group not in EXTRA
+    return True
 
 
 def _set_environment() -> None:

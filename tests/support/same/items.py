@@ -13,15 +13,13 @@ from tests.support.same import product
 from tests.support.same.job import Call, Job, p4reduce
 from tests.support.same.refusals import refusal_jobs
 
-EXTRA: Final = ("mistakes",)
-"""Groups that run only on request."""
 PLANS: Final = ("steiner", "mst", "spt", "ring", "ps")
 SMALL: Final = "leaf-spine:leaves=2,spines=2,hosts=2,servers=1"
 
 
 def all_jobs() -> list[Job]:
     """Return the jobs in starting order: long ones first, so that none runs alone at the end."""
-    makers = (_studies, _orchestrator, _labs, _mistakes, _runs, _tdm, _plans, _priorities, refusal_jobs, _help, _p4)
+    makers = (_studies, _orchestrator, _labs, _runs, _tdm, _plans, _priorities, refusal_jobs, _help, _p4)
     return [job for make in makers for job in make()]
 
 
@@ -434,12 +432,6 @@ def _labs() -> Iterator[Job]:
 
     yield Job("labs", "class", the_class)
     yield from (Job("labs", f"lab {number}", partial(one_of_each, number)) for number in LABS)
-
-
-def _mistakes() -> Iterator[Job]:
-    from tests.support.same.labs import mistakes
-
-    yield from (Job("mistakes", f"lab {number}", partial(mistakes, number)) for number in LABS)
 
 
 LABS: Final = tuple(f"{number:02}" for number in range(1, 11))

@@ -36,13 +36,6 @@ def one_of_each(number: str) -> tuple[Call, ...]:
     return (*calls, *_mistakes(number, mutants(number)[:1]))
 
 
-def mistakes(number: str) -> tuple[Call, ...]:
-    """Return calls that grade every mistake of a lab's table."""
-    from tests.support.labs import mutants
-
-    return _mistakes(number, mutants(number))
-
-
 def _mistakes(number: str, found: list) -> tuple[Call, ...]:
     from tests.support.labs import spoilt
 

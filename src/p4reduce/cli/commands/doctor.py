@@ -221,7 +221,7 @@ _FIXES: Final = (
     ),
     (r"Illegal instruction|Exec format error", "Python there is of another processor: install one of its own"),
     (
-        r"Cannot allocate memory|MemoryError|[Tt]oo many open files|can't start new thread",
+        r"Cannot allocate memory|failed to map segment|MemoryError|[Tt]oo many open files|can't start new thread",
         "raise limits there (ulimit -a)",
     ),
     (r"said nothing|does not answer", "it is overloaded, or the network loses packets: 'ssh {name} true' has to work"),

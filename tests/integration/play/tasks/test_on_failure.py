@@ -113,13 +113,21 @@ def test_else_the_task_ends_and_says_who_died(tmp_path, how, on_failure):
 
 
 @pytest.mark.parametrize(
-    "at_us", [*(34, 47, 59), *(pytest.param(at, marks=pytest.mark.soak) for at in range(1, 200, 3))]
+    "at_us", [*(34, 47, 59), *(pytest.param(at, marks=pytest.mark.soak) for at in range(13, 200, 3))]
 )
 def test_at_any_moment_of_a_round(tmp_path, at_us):
     """While chunks travel, while hosts train, and between two rounds; with two trees and with one."""
     _, rows, found, _, _ = run(tmp_path, two_tasks("shrink"), ends_process("h1", at_ps=at_us * PS_PER_US))
     assert {row.state for row in rows.values()} == {TaskState.FINISHED}
     assert found["a"][-1] == (1, 2)
+
+
+@pytest.mark.parametrize("at_us", [1, *(pytest.param(at, marks=pytest.mark.soak) for at in (4, 10))])
+def test_a_process_that_has_not_begun_does_not_end(tmp_path, at_us):
+    """The task starts some 12 microseconds after the orchestrator; before, there is no process to end."""
+    _, rows, found, _, _ = run(tmp_path, two_tasks("shrink"), ends_process("h1", at_ps=at_us * PS_PER_US))
+    assert {row.state for row in rows.values()} == {TaskState.FINISHED}
+    assert found["a"] == [(0, 1, 2)] * ROUNDS
 
 
 @pytest.mark.parametrize(
