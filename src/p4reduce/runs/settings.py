@@ -137,13 +137,15 @@ class Described:
     """A field with ``--config`` and a flag for each field of an `Experiment`; its value is `Settings`.
 
     ``omit``: fields for which the command has its own flags; ``real_time`` adds those of real time, ``scripts`` those
-    of users' scripts. ``helps``: help texts, by field, of flags that take other values there.
+    of users' scripts. ``helps``: help texts, by field, of flags that take other values there. ``defaults``: the
+    command's own defaults, by field, which it also gives to `Settings.experiment`.
     """
 
     omit: tuple[str, ...] = ()
     real_time: bool = False
     scripts: bool = False
     helps: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def parameters(self) -> Iterable[CommandFlag]:
         """Return the flags."""
@@ -156,8 +158,10 @@ class Described:
         return [_CONFIG, *(self._described(parameter) for parameter in kept)]
 
     def _described(self, parameter: CommandFlag) -> CommandFlag:
-        text = self.helps.get(parameter.field, parameter.flag.help)
-        return dataclasses.replace(parameter, flag=dataclasses.replace(parameter.flag, help=text))
+        flag = dataclasses.replace(parameter.flag, help=self.helps.get(parameter.field, parameter.flag.help))
+        if parameter.field in self.defaults:
+            flag = dataclasses.replace(flag, default=str(self.defaults[parameter.field]))
+        return dataclasses.replace(parameter, flag=flag)
 
     def value(self, given: Mapping[str, Any]) -> Settings:
         """Return the settings."""

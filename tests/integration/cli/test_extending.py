@@ -24,16 +24,24 @@ def block(language: str) -> str:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of installed packages with the example, laid out as pip would install it."""
+    """A folder of installed packages with the example, laid out as pip would install it.
+
+    Of files that are not Python, setuptools takes only what the project names in package-data.
+    """
     site = tmp_path_factory.mktemp("site-packages")
     package, about = site / "my_network", site / "my_network-1.0.dist-info"
     package.mkdir()
     about.mkdir()
     (package / "__init__.py").write_text(block("python"))
-    (package / "few_slots.p4").write_text(block("p4"))
+    written = tmp_path_factory.mktemp("written")
+    (written / "few_slots.p4").write_text(block("p4"))
     for source in (ROOT / "p4src").glob("*.p4"):
-        shutil.copy(source, package)
-    project = tomllib.loads(block("toml"))["project"]
+        shutil.copy(source, written)
+    about_project = tomllib.loads(block("toml"))
+    for pattern in about_project["tool"]["setuptools"]["package-data"]["my_network"]:
+        for source in written.glob(pattern):
+            shutil.copy(source, package)
+    project = about_project["project"]
     groups = project["entry-points"]
     groups["p4reduce.plans"] |= {"broken": "my_network:nothing", "ring": "my_network:nothing"}
     lines = [line for group in groups for line in (f"[{group}]", *(f"{n} = {at}" for n, at in groups[group].items()))]

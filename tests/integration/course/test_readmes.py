@@ -103,6 +103,7 @@ def test_a_readme_letter_by_letter(number, run, tmp_path):
     The last grading uses inputs that students do not have.
     """
     readme = (home(find(number)) / "README.md").read_text()
+    assert "    pip install p4reduce-course\n" in readme, "the distribution that has the command 'lab'"
     listed = [command for command in commands(readme) if not command.startswith(NOT_RUN)]
     assert listed[0] == f"p4reduce lab copy {number} --student NAME"
     folder = tmp_path / "fresh"

@@ -172,7 +172,7 @@ class Launch:
             metavar="declared|measured[:FACTOR]")] = "declared"  # fmt: skip
     max_restarts: Annotated[int, Flag("Number of times that all ranks are restarted when one fails "
             "(docs/faults.md).", least=0)] = 0  # fmt: skip
-    join: Annotated[Sequence[tuple[str, int]], Flag("Virtual time at which one more rank joins, at this host or at "
+    join: Annotated[Sequence[tuple[str, int]], Flag("Time at which one more rank joins, at this host or at "
             "the next free one (docs/faults.md).", metavar="[HOST@]TIME", parse=joining, many=True,
             default="none")] = ()  # fmt: skip
     live: Live = False
@@ -444,7 +444,7 @@ class Confirm:
     ssh: Ssh = "ssh"
     out: Annotated[Path | None, Flag("Folder for confirm.csv.", "-o", default="none")] = None
     as_json: Json = False
-    settings: Annotated[Settings, Described(omit=("plan", "target", "time"), real_time=True)]
+    settings: Annotated[Settings, Described(omit=("plan", "target", "time"), real_time=True, defaults=CONFIRM)]
 
     @cached_property
     def experiments(self) -> "list[Experiment]":

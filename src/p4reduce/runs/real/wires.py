@@ -593,7 +593,7 @@ _PORTS: Final = 12_000
 _TRIED_PORTS: Final = 32
 
 
-# The relays of a run: processes between the kernel's links that lose, delay and reorder frames.
+# The relays of a run: threads between the kernel's links that lose, delay and reorder frames.
 
 
 def relay_faults(experiment: Experiment) -> Faults:
