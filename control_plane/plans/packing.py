@@ -83,14 +83,13 @@ class Packer:
         if problem.server is not None:
             raise PlanError(f"plan {PACKING}: a job with a server has one tree, to the server; choose steiner")
         topology = problem.topology
-        capable = [switch.name for switch in topology.switches if switch.capable]
-        self.names = [*problem.workers, *capable]
+        self.names = [*problem.workers, *problem.reached]
         if len(problem.workers) < 2:
             raise PlanError(f"plan {PACKING}: one worker alone has no trees; choose steiner")
         if len(self.names) > MOST_NODES:
             raise PlanError(
-                f"plan {PACKING}: {len(problem.workers)} workers and {len(capable)} switches that aggregate are more "
-                f"than {MOST_NODES}; choose striped, steiner or ring"
+                f"plan {PACKING}: {len(problem.workers)} workers and {len(problem.reached)} switches that aggregate "
+                f"are more than {MOST_NODES}; choose striped, steiner or ring"
             )
         self.problem = problem
         nodes = {node.name: number for number, node in enumerate(topology.nodes)}

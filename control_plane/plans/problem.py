@@ -11,6 +11,7 @@ import numpy as np
 
 from p4reduce.base.errors import PlanError
 from p4reduce.base.registry import Registry
+from p4reduce.control_plane.plans.kernels import FAR
 from p4reduce.control_plane.plans.routes import (
     DEFAULT_LANES,
     Cost,
@@ -102,14 +103,26 @@ class Problem:
 
     @cached_property
     def capable(self) -> tuple[str, ...]:
-        """Switches that can aggregate; `PlanError` when there is none."""
-        names = switch_graph(self.topology).capable
-        if not names:
+        """Switches that can aggregate and that all workers reach; `PlanError` when there is none."""
+        if not switch_graph(self.topology).capable:
             raise PlanError(
                 f"no switch of topology {self.topology.name!r} can aggregate; mark some with 'capable: true', "
                 "or use the plans 'ring' or 'ps', which need none"
             )
-        return names
+        if not self.reached:
+            raise PlanError(f"no switch of topology {self.topology.name!r} that can add is reached by all workers")
+        return self.reached
+
+    @cached_property
+    def reached(self) -> tuple[str, ...]:
+        """Those of the switches that can aggregate that all workers reach; there may be none."""
+        names = switch_graph(self.topology).capable
+        if not self.topology.partial and self.paths.symmetric:
+            return names  # the network is connected
+        index = self.paths.graph.index
+        access = {index[self.paths.access(worker)] for worker in self.workers}
+        farthest = np.max([self.paths.away(switch).costs for switch in access], axis=0)
+        return tuple(name for name in names if farthest[index[name]] < FAR)
 
     @cached_property
     def host_arrays(self) -> "tuple[Short, Ints, np.ndarray[tuple[int], np.dtype[np.bool_]]]":

@@ -121,16 +121,8 @@ def central(problem: Problem, switches: Iterable[str]) -> list[str]:
 
 
 def root_beside(problem: Problem, server: str) -> str:
-    """The capable switch nearest to the server; if weights are asymmetric, of those that all workers reach."""
-    routes, able = problem.paths, problem.capable
-    if not routes.symmetric:
-        index = routes.graph.index
-        access = {index[routes.access(worker)] for worker in problem.workers}
-        farthest = np.max([routes.away(switch).costs for switch in access], axis=0)
-        reached = farthest[routes.graph.places(able)] < FAR
-        if not reached.all():
-            able = tuple(name for name, reach in zip(able, reached.tolist(), strict=True) if reach) or able
-    return routes.nearest_to(server, able)
+    """The capable switch nearest to the server."""
+    return problem.paths.nearest_to(server, problem.capable)
 
 
 def grow(problem: Problem, root: str, switches: Iterable[str]) -> list[TreeLayout]:

@@ -142,12 +142,18 @@ def test_dask_over_tls_with_a_machine_that_is_killed(pcs: list[Computer], waits_
     assert rows(folder / "out") == rows(alone)
     made = times(pieces)
     assert set(made) == set(times(folder / "pieces-alone"))
-    assert made.total() <= PIECES + 1  # the piece in progress there may have been logged without being reported
+    (gone,) = (Counter(piece for piece, _ in pieces_noted.read(pieces)[one.name]) for one in pcs[-1:])
+    twice = made - Counter(set(made))
+    assert twice <= gone, "only what the dead machine had not handed over is made again"
     fair = share(pieces)
-    print(f"waits {waits_s} s: whole over busiest {fair:.2f}; {took_s:.1f} s, alone {alone_s:.1f} s")
-    assert fair >= FAIR
-    if waits_s and os.getloadavg()[0] < (os.cpu_count() or 1):  # else other load counts
-        assert alone_s / took_s >= FAIR
+    print(
+        f"waits {waits_s} s: whole over busiest {fair:.2f}, {twice.total()} made twice; {took_s:.1f} s of {alone_s:.1f}"
+    )
+    if waits_s:  # else pieces are so short that results wait for their collection, and processors for each other
+        assert twice.total() <= 1
+        assert fair >= FAIR
+        if os.getloadavg()[0] < (os.cpu_count() or 1):  # else other load counts
+            assert alone_s / took_s >= FAIR
 
 
 def test_a_sweep_that_is_killed_goes_on_and_makes_no_piece_twice(pcs: list[Computer]) -> None:

@@ -234,9 +234,9 @@ class Health:
         return events
 
     def _look(self) -> list[Event]:
-        """Restore the switches that have restarted; their plans are lost."""
+        """Restore the switches that have restarted and are not away again; their plans are lost."""
         controller = self._carrier.switches.controller
-        restarted = {*controller.look().restarted}
+        restarted = {*controller.look().restarted} - self._broken[1]
         for switch in restarted:
             controller.restore(switch)
         self._reach.switches -= restarted
