@@ -52,8 +52,8 @@ checks: $(INSTALLED)  ## like `make test`, without measuring processor time
 	@$(MAKE) --no-print-directory -j2 lint $(WARM)
 	$(BIN)/pytest -n $(JOBS) --dist worksteal
 
-soak-tests: $(WARM)  ## before a release (hours): tests that `make test` leaves out, and those whose examples SOAK=1 adds to
-	SOAK=1 $(BIN)/pytest -n $(JOBS) --dist worksteal -m 'soak or effort or hypothesis' -o faulthandler_timeout=7200
+soak-tests: $(WARM)  ## before a release (hours): tests that `make test` leaves out, and those to which SOAK=1 adds examples; EVERY=4: one in four
+	SOAK=1 EVERY=$(or $(EVERY),1) $(BIN)/pytest -n $(JOBS) --dist worksteal -m 'soak or effort or hypothesis' -o faulthandler_timeout=7200
 
 lint: $(INSTALLED)  ## ruff, mypy, import-linter
 	$(BIN)/ruff check .

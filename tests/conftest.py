@@ -1,6 +1,7 @@
 """Shared configuration of all tests."""
 
 import gc
+import itertools
 import os
 import signal
 import tempfile
@@ -12,6 +13,8 @@ from tests.support.effort import SOAK
 
 EFFORT = ("SOAK", "examples", "first_of")
 """Names of tests.support.effort: modules that import one have more cases or examples with SOAK=1."""
+EVERY = int(os.environ.get("EVERY", "1"))
+"""Of the tests that SOAK=1 adds or enlarges, run one in so many."""
 
 if "P4REDUCE_CACHE" not in os.environ:
     # Compiled P4 programs of tests go into a temporary cache instead of the user's.
@@ -37,11 +40,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, pytest.Function) and any(hasattr(item.module, name) for name in EFFORT):
             item.add_marker("effort")
     if not SOAK:
-        chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
-        for item in items:
-            chosen[item.get_closest_marker("soak") is None].append(item)
-        config.hook.pytest_deselected(items=chosen[False])
-        items[:] = chosen[True]
+        _keep(config, items, [item.get_closest_marker("soak") is None for item in items])
+    elif EVERY > 1:
+        place = itertools.count()
+        _keep(config, items, [_enlarged(item) and next(place) % EVERY == 0 for item in items])
+
+
+def _enlarged(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("soak", "effort", "hypothesis"))
+
+
+def _keep(config: pytest.Config, items: list[pytest.Item], kept: list[bool]) -> None:
+    config.hook.pytest_deselected(items=[item for item, keep in zip(items, kept, strict=True) if not keep])
+    items[:] = itertools.compress(items, kept)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

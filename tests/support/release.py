@@ -66,7 +66,7 @@ BMV2: Final = ("SIMPLE_SWITCH_GRPC",)
 P4C: Final = ("P4C", "TESTDATA")
 STEPS: Final = (
     Step("test"),
-    Step("soak-tests"),
+    Step("soak-tests", fewer=("EVERY=4",)),
     Step("same"),
     Step("dist"),
     Step("dist-test"),

@@ -22,6 +22,12 @@ def test_random_networks_with_everything_switched_on(first: int) -> None:
                 assert one == other, f"seed {seed}, {count} threads, run {number}"
 
 
+def test_captures_have_one_order_whichever_thread_takes_a_partition() -> None:
+    """In this network the first partition of a window was in another thread in the window before."""
+    (heap, *windows), _ = tellings(334, (2,) * examples(8, 100))
+    assert all(told[-1] == heap[-1] for told in windows)
+
+
 def test_the_whole_program_with_losses() -> None:
     faults = Faults(loss=0.05, duplicate=0.02, reorder=0.05)
     made = [RackNetwork(5, 3, lanes=64, chunks=40, slots=16, faults=faults, seed=3) for _ in range(3)]

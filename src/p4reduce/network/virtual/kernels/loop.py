@@ -693,7 +693,13 @@ def _windows(w: Any, last: int) -> int:
             reason = _open(w, last)
             if reason != _OPENED:
                 return reason  # type: ignore[no-any-return]
-        if (w.stage == _SENTINEL and not _watch(w)) or not _all_turns(w):
+        if w.stage == _SENTINEL:
+            w.opened += w.threads > 1  # the number of its records: helpers' records of the window before come first
+            enough = _watch(w)
+            w.opened -= w.threads > 1
+            if not enough:
+                return NEED_SPACE
+        if not _all_turns(w):
             return NEED_SPACE
         if w.stage == _STOPPING:
             w.now = w.stop_time
