@@ -141,7 +141,10 @@ EXCEPTIONS: Final = (
         lambda s, _: _modified(s) and not s.update.entity.table_entry.HasField("action"),
     ),
     Exception_(
-        "members beside action sets", {INVALID}, {OK}, lambda s, _: s.call == "read" and "profile" in str(_kind(s))
+        "members or groups of a table that has action sets",
+        {INVALID},
+        {OK},
+        lambda s, _: s.call == "read" and "profile" in str(_kind(s)),
     ),
     # Where the specification names another code than BMv2 answers.
     Exception_("no entity", {UNKNOWN}, {INVALID}, _is(None)),
@@ -185,7 +188,7 @@ EXCEPTIONS: Final = (
     Exception_("DELETE with more than a key", {INVALID}, {OK, NOT_FOUND}, _deleted_unread),
     Exception_("INSERT or DELETE of a counter", {OK, UNKNOWN, UNIMPLEMENTED}, {INVALID}, _not_modified),
     Exception_("read of what cannot be selected", {OK, ENDED, UNIMPLEMENTED}, {INVALID}, _selects_too_much),
-    Exception_("a cell of all", {OK, UNKNOWN}, {INVALID}, _a_cell_of_all),
+    Exception_("one cell of all arrays", {OK, UNKNOWN}, {INVALID}, _a_cell_of_all),
     # Requests that BMv2 accepts, or refuses late, although they have no meaning.
     Exception_(
         "group without selector",
