@@ -570,10 +570,14 @@ class RemoteBackend:
         return int(self.ask({"do": "moved", "number": number})["done_ps"])
 
     def tallied(self, rows: Sequence[Tallied]) -> None:
-        """Send the counts of calls."""
-        with self._noting:
-            self._notes.extend(rows)
+        """Send the counts of calls, and the waits so far."""
+        self._note_waits(rows)
         self._flush()
+
+    def _note_waits(self, rows: Sequence[Tallied] = ()) -> None:
+        with self._noting:
+            self._notes += [*rows, *self._waits]
+            self._waits = []
 
     def record(self, name: str, value: float) -> None:
         """Record a figure."""
@@ -585,9 +589,7 @@ class RemoteBackend:
         """Leave the group and close the connection; does nothing the second time."""
         if self._connection.fileno() >= 0:
             with self._asking:
-                with self._noting:
-                    self._notes += self._waits
-                    self._waits = []
+                self._note_waits()
                 self._tell_notes()
                 self._exchange({"do": "close"}, "close")
                 self._connection.close()

@@ -67,6 +67,37 @@ def test_a_launch_is_recorded_and_played(tmp_path):
     assert run(tmp_path / "trace", *where, "--plans", "steiner").exit_code == 0
 
 
+UNCLOSED = """
+import numpy as np
+from p4reduce import connect
+
+comm = connect()
+for _ in range(2):
+    comm.compute(3e-6)
+    comm.all_reduce(np.ones(4000, np.float32))
+comm.compute(2e-6)
+comm.barrier()
+"""
+
+
+def test_a_script_that_does_not_close_its_communicator_is_recorded_with_its_waits(tmp_path):
+    (script := tmp_path / "unclosed.py").write_text(UNCLOSED)
+    words = ["launch", "-n", "2", "-t", "star8", "--record", str(tmp_path / "trace"), str(script)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    for rank in read([tmp_path / "trace"]).ranks:
+        computing = [node for node in rank.nodes if node.duration_ps]
+        assert len(computing) == 3
+        # Each computation after the first waits for the collective before it, not only for the computation.
+        assert all(len(node.after) > 1 for node in computing[1:])
+
+
+def test_a_script_without_collectives_has_a_result_in_the_flow_model(tmp_path):
+    (script := tmp_path / "nothing.py").write_text("from p4reduce import connect\nprint(connect().rank)\n")
+    done = CliRunner().invoke(app, ["launch", "-n", "2", "-t", "star8", "--time", "flow", str(script)])
+    assert done.exit_code == 0, done.output
+
+
 @pytest.mark.parametrize("words", [["--server"], ["--time", "real"]])
 def test_what_cannot_be_recorded(tmp_path, words):
     script = ROOT / "scripts/all_reduce.py"

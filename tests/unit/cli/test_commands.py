@@ -112,6 +112,15 @@ def test_topologies():
         assert shown["links"]
 
 
+def test_topologies_without_the_package_of_graphs_are_named(monkeypatch):
+    monkeypatch.setattr("p4reduce.base.errors.find_spec", lambda name: None if name == "topohub" else name)
+    done = fine("topo", "list")
+    assert "star8" in done.stdout
+    assert "nobel-us: topohub is not installed: pip install 'p4reduce[wan]'" in done.stderr
+    listed = json.loads(fine("topo", "list", "--json").stdout)
+    assert {"germany50", "nobel-us"}.isdisjoint(entry["name"] for entry in listed["bundled"])
+
+
 def test_plan_show_predicts_what_run_counts(tmp_path):
     svg = tmp_path / "tree.svg"
     shown = json.loads(fine("plan", "show", *SMALL, "--plan", "steiner", "--json", "--svg", svg).stdout)

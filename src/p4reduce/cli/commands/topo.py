@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from p4reduce import topologies
-from p4reduce.base.errors import BadInput
+from p4reduce.base.errors import BadInput, MissingPackageError
 from p4reduce.base.output import Output, progress_bar, rate_text, time_text
 from p4reduce.cli.flags.network import TopoCapable, TopoImport, TopoList, TopoShow, TopoUpgrade
 from p4reduce.control_plane.orchestrator.trace import read_trace
@@ -25,6 +25,7 @@ BUILDERS = (
     ("fat-tree:k=4", "three levels of switches with k ports (Al-Fares et al. 2008)"),
     ("oxc:pods=8,hosts=4,ports=4,rate=25G", "pods around an optical cross-connect"),
     ("wan:graph=germany50,hosts=1,servers=1", "any graph of SNDlib or the Internet Topology Zoo"),
+    ("wdm:graph=nobel-us,hosts=2", "cities with ROADMs and wavelengths"),
 )
 SHOWN: Final = 200
 """highest number of nodes, and of links, in a printed table"""
@@ -33,7 +34,12 @@ SHOWN: Final = 200
 def list_(flags: TopoList) -> None:
     """List the bundled topologies and the builders."""
     output = Output(as_json=flags.as_json)
-    bundled = [(name, topologies.load(name)) for name in topologies.bundled()]
+    bundled, missing = [], []
+    for name in topologies.bundled():
+        try:
+            bundled.append((name, topologies.load(name)))
+        except MissingPackageError as error:  # of wide-area networks
+            missing.append((name, error))
     output.data(
         {
             "bundled": [_counts(name, topology) for name, topology in bundled],
@@ -42,6 +48,8 @@ def list_(flags: TopoList) -> None:
     )
     rows = [[str(value) for value in _counts(name, topology).values()] for name, topology in bundled]
     output.table(["bundled", "workers", "servers", "switches", "capable", "links"], rows)
+    for name, error in missing:
+        output.note(f"{name}: {error}")
     output.line("builders, with parameters:")
     for example, says in BUILDERS:
         output.line(f"  {example}: {says}")

@@ -500,13 +500,14 @@ class OpticalRun(_Grooming):
 class OpticalRegroom(_Grooming):
     """Plan tasks, search for a plan with fewer transponders, and change from one to the other on packets.
 
-    Each rerouted task is interrupted, and must save --price transponders. The rounds of all other tasks continue while
-    the transponders that change are dark. Checks and exit code are those of 'p4reduce optical run'.
+    A rerouted task is interrupted; rerouted tasks save at least --price transponders each on average. The rounds of
+    all other tasks continue while the transponders that change are dark. Checks and exit code are those of 'p4reduce
+    optical run'.
     """
 
     policy: Annotated[str, Flag("Policy of the first plan, which must aggregate.",
             parse=named(GROOMERS))] = "opaque-agg"  # fmt: skip
-    price: Annotated[float, Flag("Number of transponders that each rerouted task must save.", least=0)] = 2.0
+    price: Annotated[float, Flag("Least number of transponders saved for each rerouted task.", least=0)] = 2.0
     dark: Annotated[int, Flag("Time for which transponders that change are dark.", parse=delay, default="10ms")] = (
         10 * PS_PER_MS
     )
