@@ -136,6 +136,7 @@ def choose(problem: Problem) -> tuple[str, Layout]:
     if least is not None and (problem.in_network or BY_HOSTS * least[0] <= _least_by_hosts_ps(problem)):
         return least[1], least[2]
     if problem.in_network:
+        problem.capable  # noqa: B018  (raises if no switch is capable or reached)
         raise PlanError(
             f"plan best: no switch of topology {problem.topology.name!r} can aggregate, and the job needs one that does"
         )

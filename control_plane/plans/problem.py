@@ -103,7 +103,7 @@ class Problem:
 
     @cached_property
     def capable(self) -> tuple[str, ...]:
-        """Switches that can aggregate and that all workers reach; `PlanError` when there is none."""
+        """Switches that can aggregate and that the workers reach; `PlanError` when there is none."""
         if not switch_graph(self.topology).capable:
             raise PlanError(
                 f"no switch of topology {self.topology.name!r} can aggregate; mark some with 'capable: true', "
@@ -115,14 +115,21 @@ class Problem:
 
     @cached_property
     def reached(self) -> tuple[str, ...]:
-        """Those of the switches that can aggregate that all workers reach; there may be none."""
-        names = switch_graph(self.topology).capable
-        if not self.topology.partial and self.paths.symmetric:
-            return names  # the network is connected
-        index = self.paths.graph.index
-        access = {index[self.paths.access(worker)] for worker in self.workers}
-        farthest = np.max([self.paths.away(switch).costs for switch in access], axis=0)
-        return tuple(name for name in names if farthest[index[name]] < FAR)
+        """Those of the switches that can aggregate that the workers reach; there may be none.
+
+        All workers must reach a switch; or, where links are closed in one direction, some worker, and from the switch
+        there must be a way to the server.
+        """
+        names, routes = switch_graph(self.topology).capable, self.paths
+        if not self.topology.partial and routes.symmetric and not (routes.costs >= FAR).any():
+            return names  # the network is connected, and no link is closed
+        index = routes.graph.index
+        access = {index[routes.access(worker)] for worker in self.workers}
+        rows = [routes.away(switch).costs for switch in access]
+        there = (np.max if routes.symmetric else np.min)(rows, axis=0) < FAR
+        if self.server is not None and not routes.symmetric:
+            there &= routes.towards(index[routes.access(self.server)]).costs < FAR
+        return tuple(name for name in names if there[index[name]])
 
     @cached_property
     def host_arrays(self) -> "tuple[Short, Ints, np.ndarray[tuple[int], np.dtype[np.bool_]]]":

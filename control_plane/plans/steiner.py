@@ -164,6 +164,8 @@ def _on_paths(problem: Problem, search: Search, chosen: Chosen) -> Chosen:
         arcs = problem.paths.towards(above).arcs
         at = child
         while at != above:
+            if arcs[at] < 0:
+                raise PlanError(f"no path from {graph.names[child]} to {graph.names[above]}")
             used[arcs[at]] = True
             at = int(graph.heads[arcs[at]])
     used |= used[graph.reverse]

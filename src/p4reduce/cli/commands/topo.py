@@ -39,7 +39,7 @@ def list_(flags: TopoList) -> None:
         try:
             bundled.append((name, topologies.load(name)))
         except MissingPackageError as error:  # of wide-area networks
-            missing.append((name, error))
+            missing.append(f"{name}: {error}")
     output.data(
         {
             "bundled": [_counts(name, topology) for name, topology in bundled],
@@ -48,8 +48,8 @@ def list_(flags: TopoList) -> None:
     )
     rows = [[str(value) for value in _counts(name, topology).values()] for name, topology in bundled]
     output.table(["bundled", "workers", "servers", "switches", "capable", "links"], rows)
-    for name, error in missing:
-        output.note(f"{name}: {error}")
+    for line in missing:
+        output.note(line)
     output.line("builders, with parameters:")
     for example, says in BUILDERS:
         output.line(f"  {example}: {says}")
