@@ -110,7 +110,9 @@ class Problem:
                 "or use the plans 'ring' or 'ps', which need none"
             )
         if not self.reached:
-            raise PlanError(f"no switch of topology {self.topology.name!r} that can add is reached by all workers")
+            raise PlanError(
+                f"the workers have no common way to a switch of topology {self.topology.name!r} that can aggregate"
+            )
         return self.reached
 
     @cached_property
@@ -124,12 +126,27 @@ class Problem:
         if not self.topology.partial and routes.symmetric and not (routes.costs >= FAR).any():
             return names  # the network is connected, and no link is closed
         index = routes.graph.index
-        access = {index[routes.access(worker)] for worker in self.workers}
-        rows = [routes.away(switch).costs for switch in access]
-        there = (np.max if routes.symmetric else np.min)(rows, axis=0) < FAR
-        if self.server is not None and not routes.symmetric:
-            there &= routes.towards(index[routes.access(self.server)]).costs < FAR
+        if routes.symmetric:
+            there = self._costs_from_workers(np.max) < FAR
+        else:
+            there = self._costs_from_workers(np.min) < FAR
+            if self.server is not None:
+                there &= routes.towards(index[routes.access(self.server)]).costs < FAR
         return tuple(name for name in names if there[index[name]])
+
+    @cached_property
+    def roots(self) -> tuple[str, ...]:
+        """Those of the capable switches that all workers reach; all of them if there is none."""
+        if self.paths.symmetric:
+            return self.capable
+        farthest, index = self._costs_from_workers(np.max), self.paths.graph.index
+        return tuple(name for name in self.capable if farthest[index[name]] < FAR) or self.capable
+
+    def _costs_from_workers(self, over: Callable[..., Ints]) -> Ints:
+        """The largest or the smallest (``over``) cost of a path from a worker to every switch: int64 (switches,)."""
+        routes = self.paths
+        access = {routes.graph.index[routes.access(worker)] for worker in self.workers}
+        return over([routes.away(switch).costs for switch in access], axis=0)
 
     @cached_property
     def host_arrays(self) -> "tuple[Short, Ints, np.ndarray[tuple[int], np.dtype[np.bool_]]]":

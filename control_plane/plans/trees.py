@@ -121,16 +121,8 @@ def central(problem: Problem, switches: Iterable[str]) -> list[str]:
 
 
 def root_beside(problem: Problem, server: str) -> str:
-    """The capable switch nearest to the server; if weights are asymmetric, of those that all workers reach."""
-    routes, able = problem.paths, problem.capable
-    if not routes.symmetric:
-        index = routes.graph.index
-        access = {index[routes.access(worker)] for worker in problem.workers}
-        farthest = np.max([routes.away(switch).costs for switch in access], axis=0)
-        reached = farthest[routes.graph.places(able)] < FAR
-        if not reached.all():
-            able = tuple(name for name, reach in zip(able, reached.tolist(), strict=True) if reach) or able
-    return routes.nearest_to(server, able)
+    """The root nearest to the server."""
+    return problem.paths.nearest_to(server, problem.roots)
 
 
 def grow(problem: Problem, root: str, switches: Iterable[str]) -> list[TreeLayout]:
@@ -502,9 +494,7 @@ def spt_cheapest(problem: Problem) -> TreeLayout:
 def _candidates(problem: Problem, *, cheapest: bool) -> list[TreeLayout]:
     """The finished trees of the best roots: with the cheapest trees, or the least loaded links and the least depth."""
     graph = problem.paths.graph
-    roots = [graph.index[name] for name in problem.capable]
-    access = problem.host_arrays[0] > 0
-    roots = [root for root in roots if (problem.paths.towards(root).costs[access] < FAR).all()] or roots
+    roots = [graph.index[name] for name in problem.roots]
     estimates = [_estimate(problem, root) for root in roots]
     if max(fan_in for _, _, fan_in, _ in estimates) > MAX_CHILDREN:
         chosen = roots  # limiting the fan-in changes costs

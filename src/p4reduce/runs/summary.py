@@ -103,8 +103,8 @@ def result_of(
     hop = plan_bound(plan, *mesh).hop if plan.mesh else plan_bound(plan, 1).hop
     if any(name in plan.name for name in FORESTS):
         hop = parts_bound([(job.plan, _elements(job)) for job in observed.jobs if job.plan.name == plan.name]).hop
-    none = _predicted_load(observed.topology, hop, Traffic())
-    busiest = max(links, key=lambda load: load.bytes, default=none)  # in the flow model unused links are not listed
+    # In the flow model unused links are not listed.
+    busiest = max(links, key=lambda load: load.bytes, default=_predicted_load(observed.topology, hop, Traffic()))
     total = sum(load.bytes for load in links)
     median = _median_record(records) if steps is None else steps.median
     least = _least_with_losses(observed, median, faults)

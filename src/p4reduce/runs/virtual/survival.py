@@ -440,7 +440,7 @@ class Survival:
         named = frozenset().union(*(blamed(plan, seq & 0xFFFFFFFF) for plan, seq in waited))
         server = parts[0][0].plan.server
         if server is not None and named <= {everybody[rank] for rank in self._attempts.posted if rank < len(everybody)}:
-            named |= {server}  # all have asked, or have died before they asked again; the server has not answered
+            named |= {server}  # all have called; a member may have died before it asked again, or the server
         rank_at = {everybody[member]: member for member in members}
         return silent | {rank_at[name] for name in named if name in rank_at}
 
