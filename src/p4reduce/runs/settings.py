@@ -138,7 +138,7 @@ class Described:
 
     ``omit``: fields for which the command has its own flags; ``real_time`` adds those of real time, ``scripts`` those
     of users' scripts. ``helps``: help texts, by field, of flags that take other values there. ``defaults``: the
-    command's own defaults, by field, which it also gives to `Settings.experiment`.
+    command's own defaults, by field, for helps: values, or texts that say what they depend on.
     """
 
     omit: tuple[str, ...] = ()

@@ -40,6 +40,7 @@ ONLY_REAL: Final = ("target", "links", "unshaped", "budget_s")
 RUN: Final = "p4reduce.cli.commands.run"
 """module that runs experiments"""
 DEMO: Final = {"model": "digits", "topology": "leaf-spine-8"}
+LINKS: Final = "veth; with --hosts, and without BMv2, udp"
 CONFIRM: Final = {"topology": "star:hosts=4,servers=1", "elements": 100_000, "rate": "200M", "epochs": 2}
 
 
@@ -186,6 +187,7 @@ class Launch:
             omit=("model", "collective", "elements", "repeat", "epochs", "target_accuracy", "workers"),
             real_time=True,
             scripts=True,
+            defaults={"topology": "leaf-spine-8, for more than 8 ranks a larger leaf-spine", "links": LINKS},
         ),
     ]
 
@@ -444,7 +446,10 @@ class Confirm:
     ssh: Ssh = "ssh"
     out: Annotated[Path | None, Flag("Folder for confirm.csv.", "-o", default="none")] = None
     as_json: Json = False
-    settings: Annotated[Settings, Described(omit=("plan", "target", "time"), real_time=True, defaults=CONFIRM)]
+    settings: Annotated[
+        Settings,
+        Described(omit=("plan", "target", "time"), real_time=True, defaults={**CONFIRM, "links": LINKS}),
+    ]
 
     @cached_property
     def experiments(self) -> "list[Experiment]":
