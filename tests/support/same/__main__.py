@@ -67,9 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _wanted(job: Job, given: argparse.Namespace) -> bool:
     if given.cheap and not job.cheap:
         return False
-    if given.only:
-        return any(one in {job.group, f"{job.group}/{job.name}"} for one in given.only.split(","))
-    return True
+    return not given.only or any(one in {job.group, f"{job.group}/{job.name}"} for one in given.only.split(","))
 
 
 def _set_environment() -> None:

@@ -242,19 +242,23 @@ def test_the_flow_model_has_the_bytes_of_packets_and_nearly_their_latencies(tmp_
     assert (flow["requests"], flow["sent"]) == (packets["requests"], packets["sent"])
     assert flow["p50_ps"] == pytest.approx(packets["p50_ps"], rel=0.08)
     assert flow["rounds"] == pytest.approx(packets["rounds"], rel=0.08)
-    # The 99th percentile of 45 requests is one request, which is late if it meets others (docs/flow.md).
-    assert flow["p99_ps"] == pytest.approx(packets["p99_ps"], rel=0.12)
 
 
 @pytest.mark.soak
-def test_the_latest_requests_of_many_runs_are_as_late_in_the_flow_model_as_on_packets(tmp_path):
-    errors = []
-    for seed in range(200, 230):
+def test_over_many_runs_the_flow_model_is_as_fast_as_packets(tmp_path):
+    """The 99th percentile of 45 requests is one request, which is late if it meets others: so of many runs."""
+    runs = []
+    for seed in range(300, 340):
         (folder := tmp_path / str(seed)).mkdir()
-        packets, flow = both_times(folder, seed)
-        errors.append(flow["p99_ps"] / packets["p99_ps"] - 1)
-    print(f"error of the 99th percentile: mean {fmean(errors):+.2%}, worst {max(errors, key=abs):+.2%}")
-    assert abs(fmean(errors)) < 0.02
+        runs.append(both_times(folder, seed))
+    for figure in ("p50_ps", "p99_ps", "rounds"):
+        errors = [flow[figure] / packets[figure] - 1 for packets, flow in runs]
+        far = sum(abs(error) > 0.08 for error in errors)
+        print(
+            f"{figure}: mean {fmean(errors):+.2%}, worst {max(errors, key=abs):+.2%}, {far} of {len(errors)} above 8 %"
+        )
+        assert abs(fmean(errors)) <= 0.02
+        assert far <= 2
 
 
 def test_clients_are_named_and_nothing_is_selected():
