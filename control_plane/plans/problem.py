@@ -117,10 +117,10 @@ class Problem:
 
     @cached_property
     def reached(self) -> tuple[str, ...]:
-        """Those of the switches that can aggregate that the workers reach; there may be none.
+        """Switches that can aggregate and that the workers reach; there may be none.
 
-        All workers must reach a switch; or, where links are closed in one direction, some worker, and from the switch
-        there must be a way to the server.
+        If all links are open both ways or closed both ways, all workers must reach the switch. Otherwise one worker
+        must reach it, and it must reach the server.
         """
         names, routes = switch_graph(self.topology).capable, self.paths
         if not self.topology.partial and routes.symmetric and not (routes.costs >= FAR).any():
@@ -136,7 +136,7 @@ class Problem:
 
     @cached_property
     def roots(self) -> tuple[str, ...]:
-        """Those of the capable switches that all workers reach; all of them if there is none."""
+        """Capable switches that all workers reach; all capable ones if there is none."""
         if self.paths.symmetric:
             return self.capable
         farthest, index = self._costs_from_workers(np.max), self.paths.graph.index

@@ -337,7 +337,7 @@ def _wait_for_all(store: Any, come: str, rank: int, ranks: tuple[int, ...], time
         missing = [member for member in range(len(ranks)) if not store.check([f"{come}/{member}"])]
         if not missing:
             raise
-        # A member that came, but not as far as here, waits for an absent one as well.
+        # A member that is here but has not come this far waits for an absent member, too.
         absent = [member for member in missing if not store.check([f"{HERE}/{member}"])]
         raise late(ranks[rank], [ranks[member] for member in absent or missing], timeout) from error
 

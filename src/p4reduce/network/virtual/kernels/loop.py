@@ -694,7 +694,7 @@ def _windows(w: Any, last: int) -> int:
             if reason != _OPENED:
                 return reason  # type: ignore[no-any-return]
         if w.stage == _SENTINEL:
-            w.opened += w.threads > 1  # the number of its records: helpers' records of the window before come first
+            w.opened += w.threads > 1  # its records come after those that helpers made in the window before
             enough = _watch(w)
             w.opened -= w.threads > 1
             if not enough:
