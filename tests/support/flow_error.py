@@ -166,7 +166,7 @@ def report(found: Sequence[Point]) -> bool:
             print(f"{kind:26}{len(errors):9}{shares[0]:8.3f}%{shares[1]:8.2f}%{shares[2]:8.2f}%{refused:9}")
     low, high = interval([point.error for point in compared])
     print(f"mean of all: 95 % between {100 * low:.3f} % and {100 * high:.3f} %")
-    print("worst:")
+    print(f"{sum(abs(point.error) > WORST for point in compared)} of {len(compared)} above {WORST:.0%}; worst:")
     for point in sorted(compared, key=lambda one: -abs(one.error))[:5]:
         print(f"  {100 * point.error:+.2f} %: {point.setting}; {point.packets_ps / 1e6:.3f} us on packets")
     for point in found:
