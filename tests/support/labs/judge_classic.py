@@ -105,7 +105,7 @@ def _judge_11(folder: Path, draw: random.Random) -> None:
         frame = ethernet(draw.getrandbits(48), draw.getrandbits(48), kind) + bytes(head) + payload
         cut = draw.random() < 0.2
         if cut:
-            frame = frame[: draw.choice([14, 20, 33, draw.randrange(34, 42) if protocol == 17 else 33])]
+            frame = frame[: draw.choice([14, 20, 33, *((draw.randrange(34, 42), 41) if protocol == 17 else ())])]
         fits = [one for one in routes if (to ^ one[0]) >> 32 - one[1] == 0]
         wanted = []
         if kind == 0x0800 and not cut and good and ihl == 5 and ttl > 1 and fits:

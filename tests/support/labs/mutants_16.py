@@ -28,6 +28,7 @@ MUTANTS = [
         ("took a detour before, was dropped",),
         "ways",
     ),
+    Mutant("a header of five bytes", F, "    bit<32> seq;", "    bit<8> seq;", ("cut short after 21 bytes",), "ways"),
     Mutant("beyond the register", F, " && hdr.sum.port < (bit<16>)PORTS", "", ("told the controller",), "ways"),
     Mutant(
         "DOWN goes on",

@@ -188,9 +188,10 @@ def others(own: Numbers, draws: Draws) -> Sequence[Scenario]:
     strange = Frame(
         1, ETHERNET.pack(dst=node(1), type=own["sum_type"] ^ 1) + whole.data[14:], "a frame of another EtherType"
     )
-    short = Frame(1, whole.data[:18], "a frame that is cut short")
+    lengths = (18, ETHERNET.bytes + SUM.bytes - 1)
+    short = (Frame(1, whole.data[:length], f"a frame that is cut short after {length} bytes") for length in lengths)
     far = (PORTS, PORTS + 1, 60_000, *((1 << bit) + int(random.integers(PORTS)) for bit in (8, 15)))
-    frames = (strange, push(own, 9, 1, ""), short, *(link(own, port, DOWN, "") for port in far))
+    frames = (strange, push(own, 9, 1, ""), *short, *(link(own, port, DOWN, "") for port in far))
     return [Scenario(ways(*_WAYS), frames)]
 
 
