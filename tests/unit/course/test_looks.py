@@ -151,12 +151,24 @@ def test_a_right_solution_written_as_changes_of_ours_passes(number, name):
 
 
 @pytest.mark.parametrize("number", JUDGES if SOAK else ["02", "05"])
-def test_judges_take_the_solution_and_no_mistake(number, tmp_path):
-    folder = prepared(number, tmp_path / "mine")
-    assert judged(number, folder, 1) == ""
-    mutant = mutants(number)[0]
-    path = folder / "skeleton" / mutant.file
-    path.write_text(path.read_text().replace(mutant.old, mutant.new, 1))
+def test_judges_take_the_solution(number, tmp_path):
+    assert judged(number, prepared(number, tmp_path / "mine"), 1) == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "mutant"),
+    [
+        pytest.param(
+            number, one, id=f"{number}, {one.name}", marks=() if place == 0 and number in QUICK else pytest.mark.soak
+        )
+        for number in JUDGES
+        for place, one in enumerate(mutants(number))
+    ],
+)
+def test_judges_refuse_every_mistake(number, mutant, tmp_path):
+    given = prepared(number, tmp_path / "mine") / "given"
+    folder = spoilt(number, mutant, tmp_path / "spoilt")
+    given.rename(folder / "given")
     assert judged(number, folder, 1) not in ("", "?")
 
 
