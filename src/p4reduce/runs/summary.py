@@ -143,14 +143,25 @@ def result_of(
 def _least_with_losses(
     observed: CarriedCounts, median: CollectiveRecord | StepResult | None, faults: FaultOptions | None
 ) -> int | None:
-    """Return the bound of the median collective with its links' losses; None without losses, or for a script."""
+    """Return the bound of the median collective with its links' losses.
+
+    None without losses, for a script, and where several groups or collectives could have the median.
+    """
     loss = faults.missing if faults else 0.0
-    jobs = [job for job in observed.jobs if job.carried and job.plan.name == observed.jobs[0].plan.name]
+    jobs = [job for job in observed.jobs if job.carried]
     if not loss or not jobs or not isinstance(median, CollectiveRecord) or not median.bound_ps:
         return None
-    most = [max(job.carried, key=lambda carried: carried[1]) for job in jobs]
-    parts = [(job.plan, elements) for job, (_, elements, _) in zip(jobs, most, strict=True)]
-    return lossy_bound_ps(median.bound_ps, loss, parts, most[0][0])
+    if len({(job.plan.name, job.plan.workers, job.plan.server) for job in jobs}) > 1:
+        return None
+    most = [max(elements for _, elements, _ in job.carried) for job in jobs]
+    largest = {
+        operation for job, n in zip(jobs, most, strict=True) for operation, elements, _ in job.carried if elements == n
+    }
+    operation = next((one for one in largest if len(largest) == 1 or one == median.operation), None)
+    if operation is None:
+        return None
+    parts = [(job.plan, elements) for job, elements in zip(jobs, most, strict=True)]
+    return lossy_bound_ps(median.bound_ps, loss, parts, operation)
 
 
 def describe_topology(topology: Topology) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from p4reduce.runs.replay import play, rank_times
 from p4reduce.runs.result import timeline
 from p4reduce.runs.runner import run_experiment
 from p4reduce.runs.traces import TraceError, read
+from p4reduce.runs.workload import Communication, RankTrace, TraceNode, check
 from tests.support import chakra
 
 KIB = 1024
@@ -202,3 +203,15 @@ def test_the_time_line_has_a_row_for_each_group(tmp_path):
     rows = {event["args"]["name"] for event in events if event["name"] == "thread_name" and event["pid"] == 3}
     assert rows == {"compute", "collectives", "collectives [2,3]", "collectives [1,3,5,7]"}
     assert any(event["name"] == "COMP_NODE 0" and event["cat"] == "compute" for event in events)
+
+
+def test_groups_with_losses_have_no_common_bound_with_losses():
+    groups = {"pair": (0, 1)}
+    pair = TraceNode(1, "sum", (0,), 0, False, Communication("all_reduce", 64 * KIB, "pair", 0))
+    first = TraceNode(0, "spread", (), 0, False, Communication("broadcast", 64 * KIB, "", 2))
+    ranks = [RankTrace(f"rank {rank}", [first, pair] if rank < 2 else [first], groups) for rank in range(3)]
+    lossy = Experiment(topology="star8", plan="steiner", workers=3, faults={"loss": 0.01}, seed=3)
+    found = play(check(ranks, {}), lossy).network
+    assert (found.prediction_differences, found.loss_bound_ps) == ([], None)
+    alone = play(check([RankTrace(f"rank {rank}", [first], {}) for rank in range(3)], {}), lossy).network
+    assert alone.loss_bound_ps > alone.bound_ps

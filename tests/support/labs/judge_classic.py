@@ -123,16 +123,16 @@ def _judge_11(folder: Path, draw: random.Random) -> None:
 def judge_12(folder: Path, draw: random.Random) -> None:
     kind, group = number(folder, r"HELLO_TYPE = (0x\w+)"), number(folder, r"EVERYWHERE = (\d+)")
     copies = ", ".join(f"{{port: '{port}'}}" for port in range(1, 7))
-    for _ in range(4):
+    for _ in range(6):
         switch = Switch(folder, "learn.p4", f"multicast:\n  - {{group: '{group}', replicas: [{copies}]}}")
         where, names = {}, {}
         hosts = [draw.getrandbits(48) & ~(1 << 40) for _ in range(5)]
         for count in range(120):
             source, to = draw.choice(hosts), draw.choice([*hosts, (1 << 48) - 1])
             port = where.get(source, draw.randrange(1, 7)) if draw.random() < 0.8 else draw.randrange(1, 7)
-            grouped, hello = draw.random() < 0.05, draw.random() < 0.3
+            grouped, hello = draw.random() < 0.05, draw.random() < (0.3 if source in where else 0.7)
             sender = source | 1 << 40 if grouped else source
-            worker = draw.choice([0, 1, 200, 255, names.get(source, 3)])
+            worker = draw.choice([0, 0, 1, 200, 255, names.get(source, 3)])
             frame = ethernet(to, sender, kind if hello else draw.choice([0x0800, kind ^ 1 << draw.randrange(16)]))
             frame += (
                 struct.pack(">HB", draw.getrandbits(16), worker) + bytes(draw.choice([0, 0, 43]))
@@ -245,7 +245,7 @@ def judge_13(folder: Path, draw: random.Random) -> None:
 def judge_14(folder: Path, draw: random.Random) -> None:
     kind, limit = number(folder, r"LOAD_TYPE = (0x\w+)"), number(folder, r"LIMIT = (\d+)")
     sizes = [number(folder, rf"CELLS{row} = (\d+)") for row in range(3)]
-    for many, most in ((3, limit // 9), (60, limit // 9), (60, limit), (150, limit)):
+    for many, most in 3 * ((3, limit // 9), (60, limit // 9), (60, limit), (150, limit)):
         switch = Switch(folder, "heavy.p4", "tables: []")
         rows = [dict.fromkeys(range(size), 0) for size in sizes]
         jobs = [draw.getrandbits(32) for _ in range(many)]
