@@ -7,7 +7,8 @@ The rank writes its results to FOLDER as it goes, one JSON line each, with the t
 "pause" lasts half a second. For a joining rank the moments are "begun" (its process runs), "knocked" (it has asked to
 join), "admitted" (it has not called yet) and the operations, of which -1 is the one that brings it the state. ``AWAIT``
 (JSON, ``{"10": {"3": "knocked", "4": "held"}}``): before operation 10 the initial ranks wait until rank 3 has asked to
-join, and until rank 4 has asked and they were told to begin no operation. "refused": until the rank was refused.
+join, and until rank 4 has asked and they were told to begin no operation, or it is a member. "refused": until the rank
+was refused.
 """
 
 import json
@@ -124,7 +125,10 @@ def main() -> None:
 
 
 class _Held:
-    """Flag that the coordinator has asked to begin no operation, because a rank wants to join."""
+    """Flag that the coordinator has asked to begin no operation because a rank wants to join, or has admitted one.
+
+    A rank that asks while the members stop for a death is admitted at once: no ``hold`` precedes.
+    """
 
     def __init__(self) -> None:
         self._asked = threading.Event()
@@ -132,7 +136,7 @@ class _Held:
 
         def heard(member, message, array):
             take(member, message, array)
-            if message.get("hold"):
+            if message.get("hold") or message.get("commit", {}).get("joined"):
                 self._asked.set()
 
         Member._take = heard
