@@ -151,7 +151,9 @@ def _least_with_losses(
     jobs = [job for job in observed.jobs if job.carried]
     if not loss or not jobs or not isinstance(median, CollectiveRecord) or not median.bound_ps:
         return None
-    if len({(job.plan.name, job.plan.workers, job.plan.server) for job in jobs}) > 1:
+    if {job.plan.name for job in jobs} != {observed.jobs[0].plan.name}:
+        return None
+    if len({(job.plan.workers, job.plan.server) for job in jobs}) > 1:
         return None
     most = [max(elements for _, elements, _ in job.carried) for job in jobs]
     largest = {
