@@ -66,7 +66,7 @@ BMV2: Final = ("SIMPLE_SWITCH_GRPC",)
 P4C: Final = ("P4C", "TESTDATA")
 STEPS: Final = (
     Step("test"),
-    Step("soak-tests", fewer=("EVERY=4",)),
+    Step("soak-tests", fewer=("EVERY=8",)),
     Step("same"),
     Step("dist"),
     Step("dist-test"),
@@ -87,7 +87,7 @@ STEPS: Final = (
     Step("soak-late", fewer=("PROGRAMS_LATE=200",)),
     Step("soak-live", fewer=("SOAK=--connections 1500 --pauses 50",)),
     Step("soak-sandbox", fewer=("SANDBOX=--every 30 --messages 50000",)),
-    Step("soak-labs", fewer=("SOAK=--edits 10",)),
+    Step("soak-labs", fewer=("SOAK=--edits 10 --kept 3",)),
     Step("soak-kills-real", fewer=("SOAK=--kills 10",)),
     Step("soak-hosts", fewer=("SOAK=--kills 10",), programs=("sshd",)),
     Step("real-soak", fewer=("SOAK=--runs 10 --kills 3",)),

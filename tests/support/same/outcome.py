@@ -22,6 +22,7 @@ KEPT_PROVENANCE: Final = ("seed", "p4_json_sha256")
 _ELSEWHERE: Final = tuple(
     (re.compile(pattern, re.MULTILINE), instead)
     for pattern, instead in (
+        (r"^\d+ s; (?=bars missed)", ""),
         (r"^(\d+ s|compiling machine code .*|live page: http.*)\n", ""),  # wall clock, caches, random addresses
         (r"\.partial-[0-9a-f]+-", ".partial-"),
         (r"\b[0-9a-f]{40}\b(\+changes)?", "<commit>"),
