@@ -159,7 +159,7 @@ def _least_with_losses(
     largest = {
         operation for job, n in zip(jobs, most, strict=True) for operation, elements, _ in job.carried if elements == n
     }
-    operation = next((one for one in largest if len(largest) == 1 or one == median.operation), None)
+    operation = next((operation for operation in largest if len(largest) == 1 or operation == median.operation), None)
     if operation is None:
         return None
     parts = [(job.plan, elements) for job, elements in zip(jobs, most, strict=True)]

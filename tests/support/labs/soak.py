@@ -34,6 +34,8 @@ KEPT = Path("out/soak-labs")
 EXPLAINED = 25
 """of so many edits, one is graded with all explanations; of the others the verdict is asked for"""
 STYLES = Path(__file__).parent / "styles"
+MEMORY_BYTES = 4 << 30
+"""address space that a judge may take beyond that of the process that starts it"""
 
 
 def _judge_05(folder, draw):
@@ -71,7 +73,8 @@ def judged(number: str, folder: Path, seed: int) -> str:
     if child == 0:
         try:
             resource.setrlimit(resource.RLIMIT_CPU, (40, 40))
-            resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+            mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY_BYTES,) * 2)
             nothing = os.open(os.devnull, os.O_RDWR)
             os.dup2(nothing, 1)
             os.dup2(nothing, 2)
