@@ -64,6 +64,7 @@ class Step:
 STUDIES: Final = ("poster", "placement", "turns", "priorities", "optical", "compare", "bench")
 BMV2: Final = ("SIMPLE_SWITCH_GRPC",)
 P4C: Final = ("P4C", "TESTDATA")
+_OF_BMV2: Final = (*BMV2, *P4C)
 STEPS: Final = (
     Step("test"),
     Step("soak-tests", fewer=("EVERY=8",)),
@@ -142,11 +143,13 @@ def run(step: Step, of: str, *, fewer: bool) -> Outcome:
     named = shlex.join(command)
     if reason := step.missing():
         return Outcome(named, of, f"skipped: {reason}")
+    # Tests that need BMv2 or p4c have steps of their own: without these variables, the other steps leave them out.
+    environment = {name: value for name, value in os.environ.items() if step.variables or name not in _OF_BMV2}
     log = FOLDER / f"{step.name.replace(' ', '-').replace('=', '-')}.log"
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     with log.open("w") as file:
         code = subprocess.run(
-            (*command, "--no-print-directory"), cwd=ROOT, stdout=file, stderr=file, check=False
+            (*command, "--no-print-directory"), cwd=ROOT, stdout=file, stderr=file, check=False, env=environment
         ).returncode
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     printed = [line.strip() for line in log.read_text(errors="replace").splitlines()]

@@ -98,6 +98,17 @@ def test_what_a_machine_lacks_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> 
     assert release.run(step, "abc", fewer=False).said == f"skipped: {said}"
 
 
+def test_steps_that_do_not_ask_for_bmv2_do_not_see_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Makefile").write_text("test:\n\t@echo $${P4C:-no compiler} and $${HOME:-no home}\n")
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    monkeypatch.setattr(release, "FOLDER", tmp_path)
+    monkeypatch.setenv("P4C", "/opt/p4c")
+    monkeypatch.setenv("HOME", "/home/student")
+    assert release.run(Step("test"), "abc", fewer=False).last == "no compiler and /home/student"
+    asked = Step("test", variables=("P4C",))
+    assert release.run(asked, "abc", fewer=False).last == "/opt/p4c and /home/student"
+
+
 def test_an_unknown_step_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--only", "nothing"])

@@ -220,9 +220,9 @@ BENCH: Final = Bench(
     example=example,
     smaller=smaller,
     properties=(
+        Property("count", "a PUSH goes on, with what its job has sent so far", loads, ("light", "crosses", "heavy"), ("ports", "load.estimate")),
         Property("count", "what is neither PUSH nor ASK is dropped", others, ("other",), ("ports", "digests")),
         Property("count", "and counts nothing", others, ("after",), ("ports", "load.estimate")),
-        Property("count", "a PUSH goes on, with what its job has sent so far", loads, ("light", "crosses", "heavy"), ("ports", "load.estimate")),
         Property("count", "counts end at the largest number", full, ("full",), ("load.estimate",)),
         Property("ask", "an ASK is answered, and counts nothing", loads, ("ask", "ask heavy"), ("ports", "load.estimate")),
         Property("heavy", "who has sent LIMIT is marked", loads, ("crosses", "heavy", "ask heavy"), _MARK),
