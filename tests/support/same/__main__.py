@@ -35,6 +35,12 @@ ENVIRONMENT: Final = {
     "MPLBACKEND": "agg",
 }
 """Environment of every job, so that output does not depend on the terminal, nor sums on the number of threads."""
+ANY_PROCESSOR: Final = {
+    "OPENBLAS_CORETYPE": "Prescott",
+    "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR",
+}
+"""Environment that numpy reads when it is loaded: it takes the instructions that all x86-64 processors have, since the
+last bit of a product of matrices is another with those of newer ones. Other architectures ignore it."""
 NOT_PASSED_ON: Final = ("P4REDUCE_", "SLURM", "RAY_", "PMI", "OMPI", "P4C", "SIMPLE_SWITCH", "PYTHONPATH")
 """Prefixes of environment variables that jobs do not inherit, except P4REDUCE_CACHE."""
 
@@ -55,6 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.list:
         print("\n".join(f"{job.group}/{job.name}" for job in jobs))
         return 0
+    if any(os.environ.get(name) != value for name, value in ANY_PROCESSOR.items()):
+        command = (sys.executable, "-m", "tests.support.same", *(sys.argv[1:] if arguments is None else arguments))
+        os.execve(sys.executable, command, os.environ | ANY_PROCESSOR)  # noqa: S606
     whole = not given.cheap and "/" not in (given.only or "")
     if given.write and not whole:
         parser.error("--write stores whole groups: not with --cheap, and not with a job of a group")

@@ -1,12 +1,15 @@
 """``make same``: what counts as a difference, what is ignored, and jobs that fail."""
 
 import os
+import platform
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.support.same import __main__ as command
 from tests.support.same import product, stored
 from tests.support.same.forked import run_all
 from tests.support.same.items import all_jobs, rows
@@ -18,6 +21,29 @@ def outcome(name, text):
     found = Outcome()
     found.add(name, text.encode(), Scrub(Path("/nowhere")))
     return found
+
+
+def test_digests_are_made_with_the_instructions_of_all_processors(monkeypatch):
+    class Replaced(Exception):
+        pass
+
+    def replace(program, words, environment):
+        assert words[1:] == ("-m", "tests.support.same", "--only", "help")
+        assert environment.items() >= command.ANY_PROCESSOR.items()
+        raise Replaced
+
+    monkeypatch.setattr(os, "execve", replace)
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
+    with pytest.raises(Replaced):
+        command.main(["--only", "help"])
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other architectures ignore the variables")
+def test_numpy_takes_no_newer_instructions():
+    asked = "import numpy; print(numpy.show_config(mode='dicts')['SIMD Extensions'].get('found', []))"
+    environment = os.environ | command.ANY_PROCESSOR
+    printed = subprocess.check_output([sys.executable, "-W", "ignore", "-c", asked], env=environment, text=True)
+    assert printed.strip() == "[]"
 
 
 def test_versions_and_paths_do_not_count():
