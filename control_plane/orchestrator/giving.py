@@ -9,6 +9,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Final
 
 from p4reduce.base.errors import PlanError
@@ -56,7 +57,7 @@ class DecisionKind:
     def seconds(self, state: NetworkState, training_s: float) -> float:
         """Seconds of one round: training, and communication at the free rate of the busiest directed links."""
         task, total = self.decision.task, 0.0
-        ways: list[Mapping[Hop, float]] = [loads(self.decision, state.topology, way) for way in DIRECTIONS]
+        ways: list[Mapping[Hop, int | Fraction]] = [loads(self.decision, state.topology, way) for way in DIRECTIONS]
         if self.decision.together:
             ways = [{hop: sum(way.get(hop, 0) for way in ways) for hop in {**ways[0], **ways[1]}}]
         for way in ways:

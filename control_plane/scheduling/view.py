@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 from math import ceil
@@ -548,8 +549,11 @@ def copies(task: Task, topology: Topology, layout: Layout, direction: Direction)
     return dict(counts)
 
 
-def loads(decision: TreeDecision, topology: Topology, direction: Direction) -> Mapping[Hop, float]:
-    """Copies of a frame on each directed link for a decision; several trees count in proportion to their parts."""
+def loads(decision: TreeDecision, topology: Topology, direction: Direction) -> Mapping[Hop, int | Fraction]:
+    """Copies of a frame on each directed link for a decision; several trees count in proportion to their parts.
+
+    The numbers are exact: a float times a rate in bit/s may exceed an integer by its last digit, and round up.
+    """
     if not decision.parts:
         layout = decision.upload if direction == "upload" else decision.broadcast
         return copies(decision.task, topology, layout, direction)
@@ -559,7 +563,7 @@ def loads(decision: TreeDecision, topology: Topology, direction: Direction) -> M
         if part.layout is not None:
             for hop, times in copies(decision.task, topology, part.layout, direction).items():
                 weighted[hop] += times * part.weight
-    return {hop: times / total for hop, times in weighted.items()}
+    return {hop: Fraction(times, total) for hop, times in weighted.items()}
 
 
 def consumed(decision: TreeDecision, topology: Topology) -> int:

@@ -39,8 +39,8 @@ ANY_PROCESSOR: Final = {
     "OPENBLAS_CORETYPE": "Prescott",
     "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR",
 }
-"""Environment that numpy reads when it is loaded: it takes the instructions that all x86-64 processors have, since the
-last bit of a product of matrices is another with those of newer ones. Other architectures ignore it."""
+"""Environment that numpy reads when it is loaded. With it, numpy uses only the instructions that x86-64 processors have
+in common: newer ones change the last bit of a product of matrices, and so a digest."""
 NOT_PASSED_ON: Final = ("P4REDUCE_", "SLURM", "RAY_", "PMI", "OMPI", "P4C", "SIMPLE_SWITCH", "PYTHONPATH")
 """Prefixes of environment variables that jobs do not inherit, except P4REDUCE_CACHE."""
 

@@ -1,5 +1,6 @@
 """Tasks that do not fit are rejected, and the reason names the obstacle."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -355,6 +356,18 @@ def test_several_trees_share_the_slots_that_are_left_or_say_that_these_are_too_f
     state = NetworkState(leaf_spine(2, 2, 2, delay="20us"), slots=dict.fromkeys(names, 64))
     with pytest.raises(Rejection, match=r"switch leaf\d has 64 slots left in one range, 256 are needed for each of 2"):
         policy_named("striped")(task("h2", "h3", "h4", gbps=9), state)
+
+
+@pytest.mark.parametrize(("weights", "bps"), [((7, 18), 10 * GIGA), ((9, 5), GIGA * 14 // 10)])
+def test_shares_of_several_trees_are_exact_so_that_no_link_is_charged_a_bit_too_many(weights, bps):
+    topology = leaf_spine(2, 2, 2)
+    decision = policy_named("striped")(task("h2", "h3", "h4"), NetworkState(topology))
+    parts = tuple(replace(part, weight=weight) for part, weight in zip(decision.parts, weights, strict=True))
+    decision = replace(decision, parts=parts)
+    for way in ("upload", "broadcast"):
+        crossed = loads(decision, topology, way)
+        assert crossed
+        assert all((times * bps) % 1 == 0 for times in crossed.values())
 
 
 def test_several_trees_add_up_where_the_task_wants():
