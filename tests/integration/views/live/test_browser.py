@@ -416,6 +416,89 @@ def test_a_replay_goes_to_the_end(page):
     assert seen.complaints() == []
 
 
+# JavaScript that holds the answer to the first request of a path until `release()`, and counts the path's answers.
+HOLD = """
+const [plain, held] = [window.fetch, arguments[0]];
+const released = new Promise((resolve) => { window.release = resolve; });
+window.answers = 0;
+window.fetch = async (path, ...others) => {
+  const response = await plain(path, ...others);
+  if (!path.startsWith(held)) return response;
+  window.answers += 1;
+  if (window.answers > 1) return response;
+  const text = await response.text();
+  await released;
+  return new Response(text, { headers: response.headers });
+};
+"""
+
+
+def release(seen):
+    """Let the held answer go, and return after the page has taken it."""
+    seen.driver.execute_async_script(
+        "window.release(); fetch('/api/scene').then((answer) => answer.text()).then(() => setTimeout(arguments[0], 0))"
+    )
+
+
+@whole
+@pytest.mark.parametrize("choice", ["slider", "two steps back", "a step back and another switch"])
+def test_a_moment_chosen_while_an_answer_is_under_way_is_shown(page, choice):
+    seen, history = page.browser, page.player.history
+    page.player.pace(None)
+    page.player.go()
+    seen.until(lambda: "has ended" in seen.text("#state"))
+    page.thread.join(LONG_S)
+    page.shown()
+    seen.run(HOLD, "/api/view")
+    seen.run("document.querySelector('#switch').dispatchEvent(new Event('change'))")
+    seen.until(lambda: seen.run("return window.answers") == 1)
+    first, newest = history.times()
+    if choice == "slider":
+        seen.run("const s = document.querySelector('#slider'); s.value = 100; s.dispatchEvent(new Event('input'))")
+        share = float(seen.run("const s = document.querySelector('#slider'); return 100 / s.max"))
+        wanted, _ = history.at(round(first + share * (newest - first)))
+    elif choice == "two steps back":
+        seen.run("for (const click of [1, 2]) document.querySelector('#back').click()")
+        wanted, _ = history.at(None, -2)
+    else:
+        seen.run("document.querySelector('#back').click()")
+        seen.run("document.querySelector('#switch').dispatchEvent(new Event('change'))")
+        wanted, _ = history.at(None, -1)
+    release(seen)
+    seen.until(lambda: seen.run("return window.answers") == 2)
+    seen.until(lambda: seen.run("return document.body.dataset.key") == str(wanted.time_ps))
+    assert wanted.time_ps < newest
+
+
+@whole
+def test_an_answer_that_was_overtaken_is_not_shown(page):
+    seen = page.browser
+    page.player.step(30_000_000)
+    page.stands()
+    page.shown()
+
+    def click(name):
+        next(one for one in seen.all("#links tbody button") if one.text.startswith(f"{name} ")).click()
+
+    seen.run(HOLD, "/api/frames")
+    click("h1")
+    seen.until(lambda: seen.run("return window.answers") == 1)
+    click("h2")
+    seen.until(lambda: seen.text("#frames").startswith("h2 ") and seen.all("#frames button"))
+    release(seen)
+    assert seen.text("#frames").startswith("h2 ")
+    seen.run(HOLD, "/api/trace")
+    seen.all("#frames button")[0].click()
+    seen.until(lambda: seen.run("return window.answers") == 1)
+    click("h1")
+    seen.until(lambda: seen.text("#frames").startswith("h1 ") and seen.all("#frames button"))
+    seen.all("#frames button")[0].click()
+    seen.until(lambda: "leaf1" in seen.text("#trace-title"))
+    title = seen.text("#trace-title")
+    release(seen)
+    assert seen.text("#trace-title") == title
+
+
 @whole
 def test_a_server_that_ends_is_said(page):
     page.server.close()
@@ -484,6 +567,20 @@ def test_a_program_is_edited_tried_and_saved(played):
     seen.all("#texts .card > .bar button")[-1].click()
     seen.until(lambda: "0801" in files["packets"].read_text())
     assert seen.complaints() == []
+
+
+@whole
+def test_what_is_typed_while_a_changed_file_is_read_is_kept(played):
+    seen, files = played
+    seen.run(HOLD, "/api/files")
+    files["program"].write_text(TEXTS["program"] + "// from elsewhere\n")
+    seen.until(lambda: seen.run("return window.answers") == 1)
+    write(seen, "program", "m.seen = old", "m.seen = 3 + old")
+    release(seen)
+    assert "3 + old" in seen.run("return document.querySelector('#program').value")
+    assert seen.all(".clash")[0].is_displayed()
+    seen.all(".clash button")[0].click()
+    seen.until(lambda: "elsewhere" in seen.run("return document.querySelector('#program').value"))
 
 
 @whole

@@ -18,6 +18,7 @@ let key = "now"; // the moment that is shown, exactly as the server knows it
 let asking = false;
 let again = null;
 let framesOf = "";
+let traces = 0; // that were asked for
 
 const network = new Network($("map"), $("legend"), { onSwitch: chooseSwitch, onLink: chooseLink });
 const stepper = new Stepper($("steps"));
@@ -90,16 +91,17 @@ function options(select, pairs, wanted) {
   return select.value;
 }
 
-// One request at a time: what comes meanwhile is asked for afterwards, the latest only.
-async function refresh(offset = 0) {
+// One request at a time: what comes meanwhile is asked for afterwards, in one request. `offset` is in moments from the
+// one that is shown, and steps add up; 0 asks for the timeline's own moment, null for whichever was wanted last.
+async function refresh(offset = null) {
   if (asking) {
-    again = { offset };
+    again = { offset: offset === 0 ? 0 : (again?.offset ?? 0) + (offset ?? 0) };
     return;
   }
   asking = true;
   try {
     const time = timeline.following ? "now" : offset && key !== "now" ? key : Math.round(timeline.time);
-    const found = await ask("view", { time, offset, switch: chosen.switch, job: chosen.job });
+    const found = await ask("view", { time, offset: offset ?? 0, switch: chosen.switch, job: chosen.job });
     if (found && scene) show(found);
   } catch (error) {
     complain(error);
@@ -116,7 +118,7 @@ function show(found) {
   view = { ...found, links: found.links.map((row) => Object.fromEntries(FIELDS.map((name, at) => [name, row[at]]))) };
   if (view.links.length !== scene.links.length) return; // of another network; its scene is on its way
   key = document.body.dataset.key = view.key;
-  timeline.arrived(view);
+  timeline.arrived(view, again !== null);
   network.colour(view, $("mode").value, losing());
   showTotals($("totals"), view);
   showTasks($("tasks-card"), $("tasks"), view, chosen.job, chooseJob);
@@ -176,9 +178,10 @@ async function refreshFrames() {
   }
   try {
     const found = await ask("frames", { node: link.from, port: link.port, time });
+    if (now !== framesOf) return; // another link or moment was chosen meanwhile
     showFrames($("frames"), link, found, "", (one) => showSteps({ ...one, link }), real && catchAgain, time);
   } catch (error) {
-    showFrames($("frames"), link, null, error.message);
+    if (now === framesOf) showFrames($("frames"), link, null, error.message);
   }
 }
 
@@ -190,11 +193,13 @@ function catchAgain() {
 // A frame that has arrived has a number; one that has not is tried on a copy of the switch at its link's end.
 async function showSteps({ number, link, frame }) {
   const [place, onward] = [$("trace"), $("onward")];
+  const own = ++traces;
   place.hidden = false;
   try {
     const found = number === undefined
       ? await tell("trace", { node: link.from, port: link.port, frame })
       : await ask("steps", { frame: number });
+    if (own !== traces) return; // another frame was chosen meanwhile
     const when = found.time_ps === undefined ? "" : `, at ${timeText(found.time_ps, 6)}`;
     $("trace-title").textContent = `What ${found.node} does with the frame that comes by port ${found.port}${when}`;
     $("outcome").textContent = found.outcome;
@@ -204,6 +209,7 @@ async function showSteps({ number, link, frame }) {
       ? element("li", {}, `The copy to port ${one.port} did not arrive, or not as it left.`)
       : element("li", {}, element("button", { type: "button", onclick: () => showSteps(one) }, `Follow the copy to ${one.to}`))));
   } catch (error) {
+    if (own !== traces) return;
     $("trace-title").textContent = "No trace";
     $("outcome").textContent = error.message;
     $("steps").hidden = true;

@@ -129,12 +129,18 @@ class Editor {
       return;
     }
     this.newest = digest;
-    if (this.clean) this.load();
+    if (this.clean) this.load(true);
     else this.clash.hidden = false;
   }
 
-  async load() {
+  // `untouched`: what is typed while the file is under way is kept.
+  async load(untouched = false) {
+    const { value } = this.area;
     const found = (await ask("files")).files.find((one) => one.which === this.which);
+    if (untouched && this.area.value !== value) {
+      this.clash.hidden = false;
+      return;
+    }
     const place = this.area.scrollTop;
     this.area.value = this.disk = found.text;
     this.base = found.digest;

@@ -95,8 +95,9 @@ export class Timeline {
     else this.follow();
   }
 
-  arrived(view) {
-    if (this.following || !this.playing) this.time = view.time_ps;
+  // `pending`: another moment was chosen while the view was under way; the chosen time stays.
+  arrived(view, pending) {
+    if (this.following || !(this.playing || pending)) this.time = view.time_ps;
     this.time_ps = view.time_ps;
     this.show();
   }
