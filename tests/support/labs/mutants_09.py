@@ -335,4 +335,19 @@ MUTANTS = [
         "int8",
         also=(("np.abs(owed).max()", "np.abs(gradient).max()"),),
     ),
+    Mutant(
+        "a rank without gradients makes no call",
+        F,
+        "        return self.network.start(gradient)\n",
+        "        return (self.network.start(gradient) if gradient.any() else None, gradient)\n",
+        ("when the gradients of rank 1 are all 0",),
+        "mean",
+        also=(
+            (
+                "        return self.network.wait(started) / self.network.workers\n",
+                "        call, own = started\n"
+                "        return own if call is None else self.network.wait(call) / self.network.workers\n",
+            ),
+        ),
+    ),
 ]

@@ -223,4 +223,12 @@ MUTANTS = [
         ("a frame cut short after 34 bytes left by port", "or does not extract UDP (protocol 17)"),
         "parser",
     ),
+    Mutant(
+        "fifteen bits of the UDP port",
+        F,
+        "hdr.udp.dst == RESULTS",
+        "(hdr.udp.dst & 0x7fff) == RESULTS",
+        ("a frame to UDP port 42168",),
+        "mark",
+    ),
 ]

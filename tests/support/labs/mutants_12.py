@@ -224,4 +224,14 @@ MUTANTS = [
         ("a frame of worker 3 at port 3 to all was dropped",),
         "forward",
     ),
+    Mutant(
+        "not told of a new one on the receiver's side",
+        F,
+        "            bool new = !known",
+        "            if (!hdr.hello.isValid() && forward.apply().hit && std.egress_spec == std.ingress_port) {\n"
+        "                mark_to_drop(std);\n                return;\n            }\n            bool new = !known",
+        ("worker 3 at port 1",),
+        "learn",
+        also=(("} else if (!forward.apply().hit) {", "} else if (std.egress_spec == 0) {"),),
+    ),
 ]

@@ -206,4 +206,21 @@ MUTANTS = [
         ("must leave by port", "in the same microsecond have a pause of 0"),
         "flowlets",
     ),
+    Mutant(
+        "not by the uplink it came from",
+        F,
+        "            uplink.apply();\n",
+        "            uplink.apply();\n            if (std.egress_spec == std.ingress_port) { mark_to_drop(std); }\n",
+        ("was dropped, and must leave by port",),
+        "jobs",
+    ),
+    Mutant(
+        "no data by the uplink it came from",
+        F,
+        "            uplink.apply();\n",
+        "            uplink.apply();\n"
+        "            if (hdr.job.kind == DATA && std.egress_spec == std.ingress_port) { mark_to_drop(std); }\n",
+        ("was dropped, and must leave by port",),
+        "flowlets",
+    ),
 ]

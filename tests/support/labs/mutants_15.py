@@ -254,4 +254,29 @@ MUTANTS = [
             ),
         ),
     ),
+    Mutant(
+        "another EtherType",
+        F,
+        "TEL_TYPE: parse_tel;",
+        "TEL_TYPE &&& 0xf0ff: parse_tel;",
+        ("a plain frame by port 4",),
+        "frame",
+    ),
+    Mutant(
+        "not by the port it came from",
+        F,
+        "if (std.parser_error != error.NoError || !way.apply().hit) {",
+        "if (std.parser_error != error.NoError || !way.apply().hit || std.egress_spec == std.ingress_port) {",
+        ("a plain frame by port 3", "was dropped, and must leave by port 3"),
+        "frame",
+    ),
+    Mutant(
+        "telemetry not by the port it came from",
+        F,
+        "if (std.parser_error != error.NoError || !way.apply().hit) {",
+        "if (std.parser_error != error.NoError || !way.apply().hit\n"
+        "                || (hdr.tel.isValid() && std.egress_spec == std.ingress_port)) {",
+        ("a frame with 1 record by port 3", "was dropped, and must leave by port 3"),
+        "record",
+    ),
 ]

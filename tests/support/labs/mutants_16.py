@@ -179,4 +179,12 @@ MUTANTS = [
         "news",
         (("        } else if (hdr.sum.isValid() && way.apply().hit) {", "        } else if (hdr.sum.isValid()) {"),),
     ),
+    Mutant(
+        "eight bits of the port",
+        F,
+        "std.ingress_port == WATCH",
+        "std.ingress_port[7:0] == WATCH[7:0]",
+        ("DOWN of port 3 by port 254",),
+        "news",
+    ),
 ]

@@ -367,8 +367,11 @@ class _Grader:
 
     # --- mean
 
-    def _exact(self, name: str, steps: int, workers: int) -> None:
+    def _exact(self, name: str, steps: int, workers: int, zeros: int | None = None) -> None:
+        """Checks means of drawn gradients; those of rank ``zeros`` are all 0. Raises Wrong."""
         every = self._drawn(name, [40, 300, 7], steps, workers)
+        for given in every if zeros is not None else ():
+            given[zeros] = [np.zeros_like(gradient) for gradient in given[zeros]]
         returned, _ = self._means("mean", every)
         for step, (given, got) in enumerate(zip(every, returned, strict=True)):
             for rank, means in enumerate(got):
@@ -380,6 +383,11 @@ class _Grader:
 
     def mean(self) -> None:
         self._with_more(lambda workers: self._exact("mean", 1, workers))
+        try:
+            self._exact("mean", 1, self.net.workers, zeros=1)
+        except Wrong as wrong:
+            text = f"when the gradients of rank 1 are all 0: {wrong.finding.said}. With others all was right"
+            raise Wrong(text, wrong.finding.where) from None
 
     def anew(self) -> None:
         try:

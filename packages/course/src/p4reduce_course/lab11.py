@@ -191,7 +191,10 @@ def headers(_: Numbers, draws: Draws) -> Sequence[Scenario]:
         packet(to, "a frame with ttl 2", "ttl", ttl=2),
         packet(to, "a frame with ttl 64", "ttl"),
         packet(to, "a RESULT (UDP port 9400)", "result"),
-        packet(to, "a frame to UDP port 9401", "plain", udp=(5000, 9401), tos=8),
+        *(
+            packet(to, f"a frame to UDP port {RESULTS ^ 1 << bit}", "plain", udp=(5000, RESULTS ^ 1 << bit), tos=8)
+            for bit in range(16)
+        ),
         packet(to, "a frame from UDP port 9400 to 5000", "plain", udp=(RESULTS, 5000), tos=8),
         packet(
             to,

@@ -122,6 +122,7 @@ def meetings(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         hello(own, 0, 3, "group", 5, source=_GROUP_BIT | address(5)), cut(own, 1, 14), cut(own, 7, 13),
         hello(own, 1, 1, "again", to=address(2)), data(0, address(1), 3, "group", source=0x01005E000001),
         data(1, address(2), 1, "direct", ether_type=own["hello_type"] ^ 1),
+        data(3, address(1), 1, "new"), data(2, address(1), 1, "moved"),
     )  # fmt: skip
     second = (
         hello(own, 1, 1, "hello", 255), hello(own, 2, 2, "hello"), hello(own, 4, 6, "hello", 0), hello(own, 2, 5, "elsewhere", 77),

@@ -131,7 +131,10 @@ def jobs(own: Numbers, draws: Draws) -> Sequence[Scenario]:
             src, dst = (int(value) for value in random.integers(1, 50, 2))
             job = 0 if number > 20 else job
             frames.append(packet(own, kind, job, src, dst, at, "job", int(random.integers(1, 10))))
-        scenarios.append(Scenario(ways(count, int(random.integers(10, 400)), back=count > 1), tuple(frames)))
+        first = int(random.integers(10, 400))
+        # One job by every uplink: its own is among them.
+        frames += [packet(own, (PUSH, RESULT)[count % 2], 1, 1, 2, at, "job", first + n) for n in range(min(count, 8))]
+        scenarios.append(Scenario(ways(count, first, back=count > 1), tuple(frames)))
     return scenarios
 
 
@@ -177,7 +180,10 @@ def _of_one_flow(own: Numbers, draws: Draws) -> list[Scenario]:
     early = [Scenario(ways(2), (packet(own, DATA, 1, src, dst, at, "first"),)) for at in (gap, gap + 1)]
     times = [10_000 + number * (gap + 1) for number in range(_PAUSES)]
     tags = ("first", *["next"] * (_PAUSES - 1))
-    often = tuple(packet(own, DATA, 1, src, dst, at, tag) for at, tag in zip(times, tags, strict=True))
+    often = tuple(
+        packet(own, DATA, 1, src, dst, at, tag, 10 + number % 8)
+        for number, (at, tag) in enumerate(zip(times, tags, strict=True))
+    )
     return [*early, Scenario(ways(8), often)]
 
 

@@ -169,7 +169,7 @@ def travels(own: Numbers, draws: Draws) -> Sequence[Scenario]:
     frames = [
         plain(4, FAR, 50, "plain"), plain(1, FAR, 1000, "source"), plain(1, NEAR, 1000, "sink"),
         plain(4, NEAR, 60, "plain"), plain(3, NEAR, 70, "plain", ether_type=0x0800), plain(2, FAR, 80, "plain"),
-        plain(4, FAR, 90, "plain", ether_type=own["tel_type"] ^ 1),
+        *(plain(4, FAR, 90, "plain", ether_type=own["tel_type"] ^ 1 << bit) for bit in range(16)),
         plain(1, FAR, 1000, "source", ether_type=0x0800), plain(1, NEAR, 1000, "sink", ether_type=0x0806),
         telling(own, 1, FAR, 9_000, "twice", [(7, 8_000)], (10, 3)), telling(own, 1, FAR, 9_000, "twice", [], (10, 3)),
         telling(own, 1, NEAR, 9_000, "sink", [], (10, 3)), telling(own, 4, NEAR, 9_000, "sink", [], (10, 3)),
@@ -188,6 +188,8 @@ def travels(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         telling(own, 4, NEAR, 2_000, "sink", [(9, 1_500)], (30, 8), ether_type=0x0806),
         telling(own, 4, NEAR, 2_000, "sink", [(9, 1_990), (8, 1_980), (7, 1_970), (6, 1_960)], (30, 8)),
         Frame(4, ETHERNET.pack(dst=FAR, src=0x02CC00000001, type=_INC), "a plain frame without data by port 4", "plain", 95),
+        plain(3, FAR, 100, "plain"), telling(own, 3, FAR, 2_000, "worst", [(7, 1_900)], (30, 7)),
+        telling(own, 2, NEAR, 2_000, "sink", [(9, 1_500)], (30, 8)),
     ]  # fmt: skip
     scenarios, frames = [Scenario(_SETUP, tuple(frames))], []
     source, near, far, *elsewhere = (int(port) for port in random.permutation(range(1, 10)))

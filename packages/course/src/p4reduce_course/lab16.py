@@ -144,6 +144,7 @@ def failures(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         link(own, 3, UP, "forged", 2), push(own, 1, 1, "trusted"), link(own, 3, UP, "forged", 3),
         push(own, 1, 1, "trusted"), link(own, 3, UP, "news"),
         *(link(own, 3, DOWN, "forged", by) for by in (0, 3, 4, PORTS, WATCH - 1, WATCH + 1)), push(own, 1, 1, "trusted"),
+        *(link(own, 3, DOWN, "forged", WATCH ^ 1 << bit) for bit in range(1, 9)), push(own, 1, 1, "trusted"),
     )  # fmt: skip
     others = (0, PORTS - 5, PORTS - 1)  # as far apart as 3 bits tell, and both ends
     news = ((DOWN, "news"), (DOWN, "known"), (UP, "news"))
@@ -185,13 +186,12 @@ def others(own: Numbers, draws: Draws) -> Sequence[Scenario]:
     """Returns scenarios with frames that are not for this switch."""
     random = draws.generator("others")
     whole = push(own, 1, 1, "")
-    strange = Frame(
-        1, ETHERNET.pack(dst=node(1), type=own["sum_type"] ^ 1) + whole.data[14:], "a frame of another EtherType"
-    )
+    types = [ETHERNET.pack(dst=node(1), type=own["sum_type"] ^ 1 << bit) for bit in range(16)]
+    strange = (Frame(1, head + whole.data[14:], "a frame of another EtherType") for head in types)
     lengths = (18, ETHERNET.bytes + SUM.bytes - 1)
     short = (Frame(1, whole.data[:length], f"a frame that is cut short after {length} bytes") for length in lengths)
     far = (PORTS, PORTS + 1, 60_000, *((1 << bit) + int(random.integers(PORTS)) for bit in (8, 15)))
-    frames = (strange, push(own, 9, 1, ""), *short, *(link(own, port, DOWN, "") for port in far))
+    frames = (*strange, push(own, 9, 1, ""), *short, *(link(own, port, DOWN, "") for port in far))
     return [Scenario(ways(*_WAYS), frames)]
 
 

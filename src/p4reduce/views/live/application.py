@@ -454,7 +454,10 @@ class _Play(_Ticks):
         return own
 
     def files(self, request: Request) -> Response:
-        return JSONResponse(self._source.files())
+        try:
+            return JSONResponse(self._source.files())
+        except BadInput as error:
+            raise NotOffered(str(error)) from None
 
     async def attempt(self, source: PlaySource, request: Request) -> Response:
         asked = await _body(request, MOST_TEXT)

@@ -11,6 +11,7 @@ import re
 import resource
 import select
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -23,7 +24,7 @@ from typing import IO, Any, Final
 
 from p4reduce.base.errors import BadInput
 from p4reduce.views.live.session import NotOffered
-from p4switch.base.files import read_text, write_text
+from p4switch.base.files import read_bytes, read_text, whole
 
 WHICH: Final = ("program", "entries", "packets")
 MOST_TEXT: Final = 1 << 20
@@ -36,6 +37,8 @@ MEMORY: Final = 3 << 30
 MOST_PACKETS: Final = 64
 MOST_ANSWER: Final = 8 << 20
 """Most bytes of an answer."""
+UNREADABLE: Final = "unreadable"
+"""Digest of a file that exists and cannot be read as text."""
 FIRST_PACKETS: Final = f"# port, and a frame as hexadecimal digits\n1 ffffffffffff 020000000001 0800 {'00' * 46}\n"
 FIRST_ENTRIES: Final = "# tables, multicast and registers: 'p4reduce example entries' has some\n"
 TOO_MUCH: Final = (
@@ -65,14 +68,17 @@ class PlaySource:
         self._bench = PlaygroundBench()
 
     def tick(self) -> dict[str, Any]:
-        """Return the digests of the files on disk; '' if there is no such file."""
+        """Return the digests of the files on disk; '' if there is no such file, ``UNREADABLE`` if it cannot be read."""
         return {"state": "playing", "files": {which: self._digest(which) for which in WHICH}}
 
     def looks(self, change: int) -> None:
         """Do nothing: viewers cost nothing."""
 
     def files(self) -> dict[str, Any]:
-        """Return the texts on disk, each with its name and digest; a missing file is replaced by a suggestion."""
+        """Return the texts on disk, each with its name and digest; a missing file is replaced by a suggestion.
+
+        Raises `BadInput` if a file cannot be read.
+        """
         suggested = {"program": "", "entries": FIRST_ENTRIES, "packets": FIRST_PACKETS}
         texts = {which: self._read(which) for which in WHICH}
         shown = [
@@ -98,6 +104,8 @@ class PlaySource:
     def save(self, which: str, text: str, base: str) -> str:
         """Write a text to disk if the file still has digest ``base``; return its new digest.
 
+        A link's target is written, with the file's mode and its line ends.
+
         Raises `NotOffered` if it was changed meanwhile, or cannot be written.
         """
         path = self._given.files[which]
@@ -105,7 +113,7 @@ class PlaySource:
             if self._digest(which) != base:
                 raise NotOffered(f"{path.name} was changed on disk meanwhile: load it, or keep yours")
             try:
-                write_text(path, text)
+                _replace(path, text)
             except OSError as error:
                 raise NotOffered(f"{path.name} cannot be written: {error.strerror}") from None
         return _digest(text)
@@ -133,8 +141,21 @@ class PlaySource:
             try:
                 self._seen[which] = stamp, _digest(self._read(which))
             except BadInput:
-                return ""
+                return UNREADABLE
         return self._seen[which][1]
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a text over a file: through links, and with its mode and line ends."""
+    path = path.resolve()
+    mode, windows = None, False
+    with suppress(FileNotFoundError):
+        mode, data = stat.S_IMODE(path.stat().st_mode), read_bytes(path)
+        windows = 0 < data.count(b"\n") == data.count(b"\r\n")
+    with whole(path) as aside:
+        aside.write_bytes((text.replace("\n", "\r\n") if windows else text).encode())
+        if mode is not None:
+            aside.chmod(mode)
 
 
 def _digest(text: str | None) -> str:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -384,7 +385,7 @@ def read(path: Path) -> RecordedSource:
         what = error.errors()[0]
         where = ".".join(str(part) for part in what["loc"])
         raise BadInput(f"{path}: is no recording of a live page: {where}: {what['msg']}") from None
-    except (gzip.BadGzipFile, EOFError, ValueError, RecursionError) as error:
+    except (gzip.BadGzipFile, zlib.error, EOFError, ValueError, RecursionError) as error:
         raise BadInput(f"{path}: is no recording of a live page: {error}") from None
     _check(path, scene, views)
     return RecordedSource(scene, views, "a recording")

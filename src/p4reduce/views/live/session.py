@@ -117,6 +117,12 @@ class VirtualSource:
         """Record the present moment."""
         self.player.note()
 
+    def begin(self, *, hold: bool) -> None:
+        """Note that the run goes on after an end; ``hold``: paused."""
+        if hold:
+            self.player.pause()
+        self.end = None
+
     def finish(self, says: str) -> None:
         """Note that nothing more will come."""
         self.note()

@@ -131,8 +131,8 @@ class TaskPages:
     def __call__(self, world: World, request: Mapping[str, Any]) -> dict[str, str]:
         """Open the page if there is none yet; return its address, ``url``.
 
-        ``title``, ``database`` (a path) and ``hold`` (begin paused) count in the first request; ``ended`` is the final
-        text on the page, after which nothing changes.
+        ``title`` and ``database`` (a path) count in the first request. ``hold`` comes from an orchestrator that begins:
+        true pauses the network. ``ended`` is the text on the page from its end until another one begins.
         """
         if isinstance(world.network, FlowJobs):
             raise ClusterError("the flow model has no packets to look at; choose time: virtual")
@@ -148,6 +148,8 @@ class TaskPages:
             player.note()
             self._server = LiveServer(self._source)
             self._server.start()
+        elif "hold" in request:
+            self._source.begin(hold=bool(request["hold"]))
         if request.get("ended"):
             self._source.finish(str(request["ended"]))
         return {"url": self._server.url}

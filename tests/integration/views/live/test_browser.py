@@ -326,6 +326,73 @@ def test_five_hundred_frames_move_ten_times_a_second(page):
     assert rate >= 10
 
 
+# The page's own code with simulated frames: one arrives each nanosecond, and some are in flight at `now`.
+SIMULATED = """
+const [now, total, done] = arguments;
+(async () => {
+  const { Frames } = await import("/static/frames.js");
+  const make = (id) => document.getElementById(id);
+  const lanes = [...document.querySelectorAll("#map line[data-from]")];
+  const links = lanes.map((line) => ({ from: line.dataset.from, to: line.dataset.to }));
+  const span = document.createElement("select");
+  const parts = { over: make("over"), drawing: make("drawing"), line: make("frame-line"), legend: make("kinds"), span };
+  const arrivals = Array.from({ length: total }, (_, n) => [n, n % lanes.length, n * 1e3 - 500, n * 1e3, n % 6]);
+  const wire = Array.from({ length: 7 }, (_, n) => [null, n, now - 500, now + 1e6, 0]);
+  let asked = 0;
+  const ask = async (_, { from, to }) => {
+    asked += 1;
+    const rows = arrivals.filter(([, , , arrives]) => arrives >= from && arrives <= to && arrives <= now).slice(0, 1500);
+    return { kinds: ["a", "b", "c", "d", "e", "f"], all: rows.length < 1500, rows: to >= now ? [...rows, ...wire] : rows };
+  };
+  const frames = new Frames(parts, { ask, onFrame() {} });
+  const idle = async () => {
+    for (let before = -1; before !== asked && asked < 300; ) {
+      before = asked;
+      await new Promise((later) => setTimeout(later, 300));
+    }
+  };
+  const choose = (at) => { span.selectedIndex = at; span.dispatchEvent(new Event("change")); };
+  frames.scene({ links }, lanes);
+  done(await (CHECK)({ frames, idle, choose, asked: () => asked }));
+})().catch((error) => done(String(error)));
+"""
+IN_FLIGHT = """async ({ frames, idle, choose }) => {
+  frames.aim(1e6, 0, [0, 3e7], "leaf1", false);
+  await idle();
+  frames.aim(3e7, 0, [0, 3e7], "leaf1", true);
+  await idle();
+  const first = frames.hits.over.length;
+  choose(2);
+  await idle();
+  return [first, frames.hits.over.length];
+}"""
+NEWEST_OF_MANY = """async ({ frames, idle }) => {
+  frames.aim(5e6, 0, [0, 5e6], "leaf1", true);
+  await idle();
+  return frames.flights.at(-1)[3];
+}"""
+MORE_THAN_HELD = """async ({ frames, idle, choose, asked }) => {
+  choose(3);
+  frames.aim(2e7, 0, [0, 1e8], "leaf1", false);
+  await idle();
+  return [asked() < 100, frames.flights.length >= 20000, frames.flights[0][0]];
+}"""
+
+
+@whole
+@pytest.mark.parametrize(
+    ("now", "total", "check", "result"),
+    [
+        (3e7, 30_000, IN_FLIGHT, [7, 7]),
+        (5e6, 5_001, NEWEST_OF_MANY, 5e6),
+        (1e8, 60_000, MORE_THAN_HELD, [True, True, 0]),
+    ],
+)
+def test_frames_of_a_moment_are_loaded_once_and_stay(page, now, total, check, result):
+    script = SIMULATED.replace("CHECK", check)
+    assert page.browser.driver.execute_async_script(script, now, total) == result
+
+
 @whole
 def test_everything_is_reached_and_done_with_keys(page):
     from selenium.webdriver.common.action_chains import ActionChains
@@ -416,6 +483,22 @@ def test_a_replay_goes_to_the_end(page):
     assert seen.complaints() == []
 
 
+SLIDE = "const s = document.querySelector('#slider'); s.value = 100; s.dispatchEvent(new Event('input'));"
+BACK = "document.querySelector('#back').click();"
+SWITCH = "document.querySelector('#switch').dispatchEvent(new Event('change'));"
+NEWEST = "document.querySelector('#newest').click();"
+# what is under way, what is chosen meanwhile, and the moment that is shown afterwards: the slider's, and steps
+CHOICES = [
+    (SWITCH, SLIDE, True, 0),
+    (SWITCH, BACK + BACK, False, -2),
+    (SWITCH, BACK + SWITCH, False, -1),
+    (BACK, SWITCH, False, -1),
+    (BACK, BACK, False, -2),
+    (SWITCH, SLIDE + BACK, True, -1),
+    (SLIDE, NEWEST + BACK, False, -1),
+    (BACK, SLIDE + SWITCH, True, 0),
+]
+
 # JavaScript that holds the answer to the first request of a path until `release()`, and counts the path's answers.
 HOLD = """
 const [plain, held] = [window.fetch, arguments[0]];
@@ -441,7 +524,7 @@ def release(seen):
 
 
 @whole
-@pytest.mark.parametrize("choice", ["slider", "two steps back", "a step back and another switch"])
+@pytest.mark.parametrize("choice", CHOICES)
 def test_a_moment_chosen_while_an_answer_is_under_way_is_shown(page, choice):
     seen, history = page.browser, page.player.history
     page.player.pace(None)
@@ -449,21 +532,14 @@ def test_a_moment_chosen_while_an_answer_is_under_way_is_shown(page, choice):
     seen.until(lambda: "has ended" in seen.text("#state"))
     page.thread.join(LONG_S)
     page.shown()
+    under_way, chosen, jump, steps = choice
     seen.run(HOLD, "/api/view")
-    seen.run("document.querySelector('#switch').dispatchEvent(new Event('change'))")
+    seen.run(under_way)
     seen.until(lambda: seen.run("return window.answers") == 1)
+    seen.run(chosen)
     first, newest = history.times()
-    if choice == "slider":
-        seen.run("const s = document.querySelector('#slider'); s.value = 100; s.dispatchEvent(new Event('input'))")
-        share = float(seen.run("const s = document.querySelector('#slider'); return 100 / s.max"))
-        wanted, _ = history.at(round(first + share * (newest - first)))
-    elif choice == "two steps back":
-        seen.run("for (const click of [1, 2]) document.querySelector('#back').click()")
-        wanted, _ = history.at(None, -2)
-    else:
-        seen.run("document.querySelector('#back').click()")
-        seen.run("document.querySelector('#switch').dispatchEvent(new Event('change'))")
-        wanted, _ = history.at(None, -1)
+    share = float(seen.run("const s = document.querySelector('#slider'); return 100 / s.max"))
+    wanted, _ = history.at(round(first + share * (newest - first)) if jump else None, steps)
     release(seen)
     seen.until(lambda: seen.run("return window.answers") == 2)
     seen.until(lambda: seen.run("return document.body.dataset.key") == str(wanted.time_ps))

@@ -12,6 +12,7 @@ from p4reduce.views.live import play
 from p4reduce.views.live.play import (
     FIRST_ENTRIES,
     FIRST_PACKETS,
+    MOST_TEXT,
     TOO_MUCH,
     WHICH,
     PlaygroundBench,
@@ -168,6 +169,35 @@ def test_files_on_disk_are_the_truth(source, files):
     assert source.files()["files"][2]["text"] == FIRST_PACKETS
     source.save("packets", "1 00\n", "")
     assert files["packets"].read_text() == "1 00\n"
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"1" * (MOST_TEXT + 1)])
+def test_a_file_that_cannot_be_read_is_not_overwritten(source, files, content):
+    files["packets"].unlink()
+    assert source.tick()["files"]["packets"] == ""
+    files["packets"].write_bytes(content)
+    with pytest.raises(NotOffered, match="changed on disk"):
+        source.save("packets", "1 00\n", "")
+    assert files["packets"].read_bytes() == content
+    with LiveServer(source) as server:
+        status, said = request(server, "GET", "/api/files")
+    assert status < 500
+    assert str(files["packets"]) in json.loads(said)["refused"]
+
+
+def test_a_saved_file_keeps_its_place_mode_and_line_ends(source, files):
+    target = files["program"].rename(files["program"].with_name("target.p4"))
+    files["program"].symlink_to(target.name)
+    target.write_bytes(b"a\r\nb\r\n")
+    target.chmod(0o640)
+    digest = source.save("program", "a\nc\n", source.tick()["files"]["program"])
+    assert files["program"].is_symlink()
+    assert target.read_bytes() == b"a\r\nc\r\n"
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert source.tick()["files"]["program"] == digest
+    target.write_bytes(b"a\r\nb\n")
+    source.save("program", "a\nc\n", source.tick()["files"]["program"])
+    assert target.read_bytes() == b"a\nc\n", "line ends of both kinds become one kind"
 
 
 def test_what_is_suggested_compiles(tmp_path):

@@ -134,6 +134,7 @@ def test_names_stay_text(seen, tmp_path):
         gzip.compress(b"\xff\xfe", mtime=0),
         gzip.compress(b"[" * 100_000, mtime=0),
         gzip.compress(b'{"p4reduce_recording": {}}\n', mtime=0)[:-9],
+        gzip.compress(b"", mtime=0)[:10] + b"\xff" * 40,  # no deflate stream
     ],
 )
 def test_what_is_no_recording_is_refused(tmp_path, content):

@@ -3,7 +3,7 @@ const COLOURS = ["--soft", "--series0", "--series3", "--series2", "--series1", "
 const LEAD_S = 0.5; // of the clock's time that is asked for ahead
 const SPANS = [2e6, 1e7, 5e7, 2e8];
 const NEAR = 14; // pixels around a frame that still choose it
-const MOST = 4000; // frames that are held
+const MOST = 20_000; // frames that are held: after the first of them, later ones of the same picture are left out
 const NODE = 24; // of a link's ends that its nodes cover, in the drawing's units
 const ROW = 16;
 const NAMES = 118; // pixels of the time-line for the names of links
@@ -14,6 +14,7 @@ export class Frames {
     this.clock = this.target = this.speed = 0;
     this.pictures = 0; // drawn so far; tests count them
     this.forget();
+    this.pending = []; // of a run that stands still: those that have yet to arrive
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (this.colours = null, this.draw()));
     SPANS.forEach((ps) => span.add(new Option(`${ps / 1e6} µs`, ps)));
@@ -31,13 +32,14 @@ export class Frames {
     this.flights = [];
     this.from = this.to = null; // the time whose frames are here
     this.hits = { over: [], line: [] };
-    this.pending = []; // of a run that stands still: those that have yet to arrive
   }
 
   scene(scene, lanes) {
     this.links = scene.links;
     this.lanes = lanes;
     this.forget();
+    this.pending = [];
+    this.moment = undefined;
   }
 
   // The moment that is shown, and how fast it goes on from there (picoseconds in a second; 0: it stands).
@@ -92,6 +94,11 @@ export class Frames {
     const half = Number(this.span.value) / 2;
     const [first, last] = [this.clock - half - 2e6, this.clock + Math.max(half, this.speed * LEAD_S) + 2e6];
     if (this.from === null || first < this.from || first > this.to) this.forget();
+    if (this.flights.length >= MOST) {
+      this.flights = this.flights.filter(([, , , arrives]) => arrives >= first);
+      this.from = first;
+      if (this.flights.length >= MOST) return;
+    }
     const begin = this.to ?? first;
     const end = Math.min(last, this.film[1]);
     if (this.asking || begin >= end || (this.to !== null && end - this.to < Math.min(half / 4, this.speed * LEAD_S / 2))) return;
@@ -99,14 +106,11 @@ export class Frames {
     try {
       const found = await this.ask("flights", { from: Math.round(begin), to: Math.round(end) });
       if (found.refused) return;
+      const arrived = found.rows.filter(([number]) => number !== null); // the others are in flight
       this.from ??= begin;
-      this.to = found.all ? end : found.rows.at(-1)[3];
+      this.to = found.all ? end : arrived.at(-1)[3];
       const known = this.flights.at(-1)?.[0] ?? -1;
-      this.flights.push(...found.rows.filter(([number]) => number !== null && number > known));
-      if (this.flights.length > MOST) {
-        this.flights = this.flights.slice(-MOST);
-        this.from = this.flights[0][3];
-      }
+      this.flights.push(...arrived.filter(([number]) => number > known));
       this.explain(found.kinds);
       if (!this.speed) this.again = true;
     } catch { /* the page says elsewhere that the server does not answer */

@@ -77,7 +77,9 @@ async function showScene() {
   const jobs = [["", "all jobs"], ...scene.jobs.map((job) => [job.key, `job ${job.job} epoch ${job.epoch} (${job.plan})`])];
   chosen.job = options($("job"), jobs, chosen.job);
   const switches = [...new Set(scene.jobs.flatMap((job) => job.switches))];
-  const names = switches.length ? switches : scene.nodes.filter((node) => node.kind === "switch").map((node) => node.name);
+  const all = scene.nodes.filter((node) => node.kind === "switch").map((node) => node.name);
+  const names = switches.length ? switches : all;
+  if (all.includes(chosen.switch) && !names.includes(chosen.switch)) names.push(chosen.switch); // on the drawing
   chosen.switch = options($("switch"), names.map((name) => [name, name]), chosen.switch) || null;
   showTrees($("trees"), scene, chosen.job);
   showNotes($("notes"), scene);
@@ -91,16 +93,17 @@ function options(select, pairs, wanted) {
   return select.value;
 }
 
-// One request at a time: what comes meanwhile is asked for afterwards, in one request. `offset` is in moments from the
-// one that is shown, and steps add up; 0 asks for the timeline's own moment, null for whichever was wanted last.
-async function refresh(offset = null) {
+// One request at a time: what comes meanwhile is asked for afterwards, in one request. `offset` 0 is a jump to the
+// timeline's own moment, and null asks again for the moment that was wanted last. Other offsets are steps, in moments;
+// steps add up, from the moment that is shown or from the one that was jumped to.
+async function refresh(offset = null, jump = offset === 0) {
   if (asking) {
-    again = { offset: offset === 0 ? 0 : (again?.offset ?? 0) + (offset ?? 0) };
+    again = { jump: jump || Boolean(again?.jump), offset: jump ? 0 : (again?.offset ?? 0) + (offset ?? 0) };
     return;
   }
   asking = true;
   try {
-    const time = timeline.following ? "now" : offset && key !== "now" ? key : Math.round(timeline.time);
+    const time = timeline.following ? "now" : !jump && key !== "now" ? key : Math.round(timeline.time);
     const found = await ask("view", { time, offset: offset ?? 0, switch: chosen.switch, job: chosen.job });
     if (found && scene) show(found);
   } catch (error) {
@@ -109,7 +112,7 @@ async function refresh(offset = null) {
     asking = false;
     const next = again;
     again = null;
-    if (next) refresh(next.offset);
+    if (next) refresh(next.offset, next.jump);
   }
 }
 
@@ -118,7 +121,7 @@ function show(found) {
   view = { ...found, links: found.links.map((row) => Object.fromEntries(FIELDS.map((name, at) => [name, row[at]]))) };
   if (view.links.length !== scene.links.length) return; // of another network; its scene is on its way
   key = document.body.dataset.key = view.key;
-  timeline.arrived(view, again !== null);
+  timeline.arrived(view, Boolean(again?.jump));
   network.colour(view, $("mode").value, losing());
   showTotals($("totals"), view);
   showTasks($("tasks-card"), $("tasks"), view, chosen.job, chooseJob);

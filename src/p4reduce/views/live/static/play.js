@@ -136,7 +136,13 @@ class Editor {
   // `untouched`: what is typed while the file is under way is kept.
   async load(untouched = false) {
     const { value } = this.area;
-    const found = (await ask("files")).files.find((one) => one.which === this.which);
+    let found;
+    try {
+      found = (await ask("files")).files.find((one) => one.which === this.which);
+    } catch (error) {
+      complain(error);
+      return;
+    }
     if (untouched && this.area.value !== value) {
       this.clash.hidden = false;
       return;

@@ -59,6 +59,7 @@ export class Timeline {
   follow() {
     this.following = true;
     this.playing = false;
+    this.time = this.tick.last_ps;
     this.onMoment(0);
     this.show();
   }
@@ -95,7 +96,7 @@ export class Timeline {
     else this.follow();
   }
 
-  // `pending`: another moment was chosen while the view was under way; the chosen time stays.
+  // `pending`: another moment was jumped to while the view was under way; its time stays.
   arrived(view, pending) {
     if (this.following || !(this.playing || pending)) this.time = view.time_ps;
     this.time_ps = view.time_ps;
