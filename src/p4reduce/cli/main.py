@@ -244,7 +244,7 @@ Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_e
 def _main(version: Version = False) -> None:
     """In-network aggregation for distributed training, on P4 switches.
 
-    Start with 'p4reduce demo'. Every command has --help with examples, and --json.
+    Start with 'p4reduce demo'. Every command has --help with examples; those that print results have --json.
     """
 
 
