@@ -32,7 +32,9 @@ class LabList:
     within=LAB,
 )
 class LabGrade:
-    """Grade a lab, and show what is wrong and why. The exit code is 0 for a pass, 1 for a fail, and 2 for a folder that is no lab.
+    """Grade a lab, and show what is wrong and why.
+
+    The exit code is 0 for a pass, 1 for a fail, and 2 for a folder that is no lab.
 
     Entries are data, and P4 runs on the embedded switch. Your Python runs in a separate process, without a network
     and with limited time and memory (docs/security.md).

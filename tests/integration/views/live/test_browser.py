@@ -341,8 +341,10 @@ const [now, total, done] = arguments;
   let asked = 0;
   const ask = async (_, { from, to }) => {
     asked += 1;
-    const rows = arrivals.filter(([, , , arrives]) => arrives >= from && arrives <= to && arrives <= now).slice(0, 1500);
-    return { kinds: ["a", "b", "c", "d", "e", "f"], all: rows.length < 1500, rows: to >= now ? [...rows, ...wire] : rows };
+    const last = Math.min(to, now);
+    const rows = arrivals.filter(([, , , arrives]) => arrives >= from && arrives <= last).slice(0, 1500);
+    const all = rows.length < 1500;
+    return { kinds: ["a", "b", "c", "d", "e", "f"], all, rows: to >= now ? [...rows, ...wire] : rows };
   };
   const frames = new Frames(parts, { ask, onFrame() {} });
   const idle = async () => {
@@ -573,6 +575,21 @@ def test_an_answer_that_was_overtaken_is_not_shown(page):
     title = seen.text("#trace-title")
     release(seen)
     assert seen.text("#trace-title") == title
+
+
+@whole
+def test_a_chosen_switch_stays_chosen_when_a_job_begins(page):
+    seen, scene = page.browser, page.source.scene()
+    used = {name for job in scene["jobs"] for name in job["switches"]}
+    (other, *_) = (one["name"] for one in scene["nodes"] if one["kind"] == "switch" and one["name"] not in used)
+    seen.run(f"document.querySelector('[data-node={other}]').dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
+    seen.until(lambda: seen.run("return document.querySelector('#switch').value") == other)
+    seen.run("document.querySelector('#switch').options[0].id = 'old'")
+    plain = page.source.tick
+    page.source.tick = lambda: {**plain(), "scene": -1}
+    page.player.step(1_000_000)
+    seen.until(lambda: not seen.all("#old"))
+    assert seen.run("return document.querySelector('#switch').value") == other
 
 
 @whole

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 from p4reduce.cli.main import app
 from p4reduce.control_plane.orchestrator import Store, TaskState
 from p4reduce.topologies import save
-from tests.support.live import LONG_S, ask, ended, started, stayed
+from tests.support.live import LONG_S, ask, ended, started, stayed, ticks
 from tests.support.orchestrated.bench import some_tasks, two_spines
 
 FAST = ("-l", "64", "--control-latency", "10us")
@@ -72,6 +73,25 @@ def test_tasks_are_held_stepped_and_shown_to_their_end(folder):
     code, out, _ = ended(process, signal.SIGINT)
     assert code == 0
     assert {task["state"] for task in json.loads(out)} == {"finished"}
+    assert {path.name for path in folder.iterdir()} == {"network.yaml", "tasks.sqlite"}
+
+
+def test_the_page_of_a_kept_network_goes_on_with_the_next_orchestrator(folder):
+    process, port, token = orchestrated(folder, "--keep")
+    stayed(process)
+    assert view(port, token)["time_ps"] > 0
+    assert next(ticks(port, token))["says"] == "all tasks have ended"
+    assert ended(process, signal.SIGINT)[0] == 0
+    with Store(folder / "tasks.sqlite") as store:
+        store.submit([replace(one, name=f"{one.name} again") for one in some_tasks()])
+    process, *again = orchestrated(folder, "--hold")
+    assert again == [port, token]
+    tick = next(ticks(port, token))
+    assert (tick["state"], tick["says"], tick["controls"]) == ("paused", "", True)
+    ask(port, token, "/api/run", {"action": "go"})
+    stayed(process)
+    assert {task["state"] for task in view(port, token)["tasks"]} == {"finished"}
+    assert ended(process, signal.SIGINT)[0] == 0
     assert {path.name for path in folder.iterdir()} == {"network.yaml", "tasks.sqlite"}
 
 
