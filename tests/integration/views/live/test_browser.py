@@ -579,8 +579,13 @@ def test_an_answer_that_was_overtaken_is_not_shown(page):
 
 @whole
 def test_a_chosen_switch_stays_chosen_when_a_job_begins(page):
-    seen, scene = page.browser, page.source.scene()
+    seen = page.browser
+    page.player.step(30_000_000)
+    page.stands()
+    page.shown()
+    scene = page.source.scene()
     used = {name for job in scene["jobs"] for name in job["switches"]}
+    assert used
     (other, *_) = (one["name"] for one in scene["nodes"] if one["kind"] == "switch" and one["name"] not in used)
     seen.run(f"document.querySelector('[data-node={other}]').dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
     seen.until(lambda: seen.run("return document.querySelector('#switch').value") == other)
