@@ -162,12 +162,16 @@ def run(step: Step, of: str, *, fewer: bool) -> Outcome:
 
 
 def report(of: str, outcomes: Sequence[Outcome]) -> str:
-    """Return the report as Markdown."""
+    """Return the report as Markdown; it ends with the steps that have no outcome."""
+    ran = {one.command for one in outcomes}
+    commands = {step.name: [shlex.join(step.command(fewer=fewer)) for fewer in (False, True)] for step in STEPS}
+    fewer = any(less in ran and less != every for every, less in commands.values())
+    missing = [name for name, both in commands.items() if ran.isdisjoint(both)]
     lines = [
         "# Release report",
         "",
         f"For people who decide on a release: what was run on the state {of} (all files but this one), by "
-        f"`make release-check`. Python {platform.python_version()}, {platform.platform()}, {os.cpu_count()} cores, "
+        f"`make release-check{' RELEASE=--fewer' if fewer else ''}`. Python {platform.python_version()}, {platform.platform()}, {os.cpu_count()} cores, "
         f"{time.strftime('%Y-%m-%d', time.gmtime())}.",
         "",
         "| command | result | minutes | CPU minutes | last line |",
@@ -175,7 +179,10 @@ def report(of: str, outcomes: Sequence[Outcome]) -> str:
         *(f"| `{one.command}` | {one.said} | {one.minutes} | {one.cpu_minutes} | {one.last} |" for one in outcomes),
     ]
     counts = {word: sum(one.said.startswith(word) for one in outcomes) for word in ("passed", "failed", "skipped")}
-    return "\n".join([*lines, "", ", ".join(f"{count} {word}" for word, count in counts.items()) + ".", ""])
+    last = f"{len(outcomes)} of {len(STEPS)} steps: " + ", ".join(f"{count} {word}" for word, count in counts.items())
+    if missing:
+        last += f". Not run on this state: {', '.join(missing)}"
+    return "\n".join([*lines, "", f"{last}.", ""])
 
 
 _ROW: Final = re.compile(r"\| `(.+)` \| (.+) \| ([\d.]+) \| ([\d.]+) \| (.*) \|")

@@ -46,7 +46,8 @@ def test_steps_run_in_order_and_those_that_passed_are_kept(
     text = (tmp_path / "release" / "report.md").read_text()
     assert "on the state abc " in text
     assert "| `make test` | passed | 1.5 | 2.0 | the last line |" in text
-    assert "2 passed, 0 failed, 0 skipped." in text
+    assert f"2 of {len(STEPS)} steps: 2 passed, 0 failed, 0 skipped. Not run on this state: soak-tests, same," in text
+    assert "`make release-check`" in text
     monkeypatch.setattr(release, "state", lambda: "def")
     assert main(["--only", "test"]) == 0
     assert ran[3:] == ["make test"]
@@ -64,6 +65,7 @@ def test_a_check_goes_on_from_the_committed_report(ran: list[str], tmp_path: Pat
 
 def test_fewer_cases_count_as_such_and_all_cases_count_for_both(ran: list[str]) -> None:
     assert main(["--only", "soak", "--fewer"]) == 0
+    assert "`make release-check RELEASE=--fewer`" in (release.FOLDER / "report.md").read_text()
     assert main(["--only", "soak", "--fewer"]) == 0
     assert main(["--only", "soak"]) == 0
     assert main(["--only", "soak", "--fewer"]) == 0
