@@ -171,7 +171,8 @@ def report(of: str, outcomes: Sequence[Outcome]) -> str:
         "# Release report",
         "",
         f"For people who decide on a release: what was run on the state {of} (all files but this one), by "
-        f"`make release-check{' RELEASE=--fewer' if fewer else ''}`. Python {platform.python_version()}, {platform.platform()}, {os.cpu_count()} cores, "
+        f"`make release-check{' RELEASE=--fewer' if fewer else ''}`. "
+        f"Python {platform.python_version()}, {platform.platform()}, {os.cpu_count()} cores, "
         f"{time.strftime('%Y-%m-%d', time.gmtime())}.",
         "",
         "| command | result | minutes | CPU minutes | last line |",

@@ -370,8 +370,9 @@ class _Grader:
     def _exact(self, name: str, steps: int, workers: int, zeros: int | None = None) -> None:
         """Checks means of drawn gradients; those of rank ``zeros`` are all 0. Raises Wrong."""
         every = self._drawn(name, [40, 300, 7], steps, workers)
-        for given in every if zeros is not None else ():
-            given[zeros] = [np.zeros_like(gradient) for gradient in given[zeros]]
+        if zeros is not None:
+            for given in every:
+                given[zeros] = [np.zeros_like(gradient) for gradient in given[zeros]]
         returned, _ = self._means("mean", every)
         for step, (given, got) in enumerate(zip(every, returned, strict=True)):
             for rank, means in enumerate(got):
