@@ -109,3 +109,68 @@ def browser() -> Iterator[Browser]:
         yield Browser(driver)
     finally:
         driver.quit()
+
+
+def low_contrasts(seen: Browser) -> Any:
+    """Return enabled texts with a contrast below 4.5 : 1 to their background (WCAG 2.2 AA)."""
+    return seen.run(
+        """
+        const part = (c) => (c /= 255, c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        const light = ([r, g, b]) => 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+        const numbers = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
+        const behind = (node) => {
+          for (; node; node = node.parentElement) {
+            const found = numbers(getComputedStyle(node).backgroundColor);
+            if (found.length === 3 || found[3] > 0) return found;
+          }
+          return [255, 255, 255];
+        };
+        const found = [];
+        for (const node of document.querySelectorAll("body *:not(svg *)")) {
+          const own = [...node.childNodes].some((one) => one.nodeType === 3 && one.textContent.trim());
+          if (!own || !node.offsetParent || node.closest(":disabled, option, .hidden")) continue;
+          const pair = [light(numbers(getComputedStyle(node).color)), light(behind(node))].sort((a, b) => b - a);
+          const ratio = (pair[0] + 0.05) / (pair[1] + 0.05);
+          if (ratio < 4.5) found.push(`${node.tagName} ${node.textContent.slice(0, 30)}: ${ratio.toFixed(2)}`);
+        }
+        return found;
+        """
+    )
+
+
+def small_targets(seen: Browser) -> Any:
+    """Return controls smaller than 24 by 24 pixels (WCAG 2.2, 2.5.8)."""
+    return seen.run(
+        """
+        const found = [];
+        for (const node of document.querySelectorAll("button, select, input, [role=button], summary")) {
+          const box = node.getBoundingClientRect();
+          if (box.width && (box.width < 24 || box.height < 24)) found.push(`${node.id} ${box.width} ${box.height}`);
+        }
+        return found;
+        """
+    )
+
+
+# JavaScript that holds the answer to the first request of a path until `release()`, and counts the path's answers.
+HOLD = """
+const [plain, held] = [window.fetch, arguments[0]];
+const released = new Promise((resolve) => { window.release = resolve; });
+window.answers = 0;
+window.fetch = async (path, ...others) => {
+  const response = await plain(path, ...others);
+  if (!path.startsWith(held)) return response;
+  window.answers += 1;
+  if (window.answers > 1) return response;
+  const text = await response.text();
+  await released;
+  return new Response(text, { headers: response.headers });
+};
+"""
+
+
+def release(seen: Browser) -> None:
+    """Let the held answer go, and return after the page has taken it."""
+    seen.driver.execute_async_script(
+        "window.release(); fetch('/api/scene').then((answer) => answer.text()).then(() => setTimeout(arguments[0], 0))"
+    )

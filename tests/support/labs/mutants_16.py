@@ -180,6 +180,14 @@ MUTANTS = [
         (("        } else if (hdr.sum.isValid() && way.apply().hit) {", "        } else if (hdr.sum.isValid()) {"),),
     ),
     Mutant(
+        "another EtherType",
+        F,
+        "SUM_TYPE: parse_sum;",
+        "SUM_TYPE &&& 0xf0ff: parse_sum;",
+        ("a frame of another EtherType left by port",),
+        "ways",
+    ),
+    Mutant(
         "eight bits of the port",
         F,
         "std.ingress_port == WATCH",

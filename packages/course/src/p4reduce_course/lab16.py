@@ -143,8 +143,8 @@ def failures(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         link(own, 3, DOWN, "forged", 1), push(own, 1, 1, "trusted"), link(own, 3, DOWN, "news"), push(own, 1, 1, "down"),
         link(own, 3, UP, "forged", 2), push(own, 1, 1, "trusted"), link(own, 3, UP, "forged", 3),
         push(own, 1, 1, "trusted"), link(own, 3, UP, "news"),
-        *(link(own, 3, DOWN, "forged", by) for by in (0, 3, 4, PORTS, WATCH - 1, WATCH + 1)), push(own, 1, 1, "trusted"),
-        *(link(own, 3, DOWN, "forged", WATCH ^ 1 << bit) for bit in range(1, 9)), push(own, 1, 1, "trusted"),
+        *(link(own, 3, DOWN, "forged", by) for by in (0, 3, 4, PORTS, WATCH - 1)),
+        *(link(own, 3, DOWN, "forged", WATCH ^ 1 << bit) for bit in range(9)), push(own, 1, 1, "trusted"),
     )  # fmt: skip
     others = (0, PORTS - 5, PORTS - 1)  # as far apart as 3 bits tell, and both ends
     news = ((DOWN, "news"), (DOWN, "known"), (UP, "news"))

@@ -118,7 +118,7 @@ class VirtualSource:
         self.player.note()
 
     def begin(self, *, hold: bool) -> None:
-        """Note that the run goes on after an end; ``hold``: paused."""
+        """Note that another run begins in this network; with ``hold`` it begins paused."""
         if hold:
             self.player.pause()
         self.end = None

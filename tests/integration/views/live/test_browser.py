@@ -1,7 +1,7 @@
 """The page in a real browser: its contents, keyboard access, layout, light and dark."""
 
 import threading
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -13,13 +13,11 @@ from p4reduce.runs.real.sights import LinkSight, Showing, Sights
 from p4reduce.runs.runner import run_experiment
 from p4reduce.topologies import load
 from p4reduce.views.live.look import NO_HOLD, RealSource
-from p4reduce.views.live.play import PlaygroundStart, PlaySource
 from p4reduce.views.live.player import LivePlayer
 from p4reduce.views.live.session import LiveServer, VirtualSource
 from p4reduce.views.live.tasks import TaskSource
-from tests.support.browser import SCHEMES, SIZES, WHOLE, browser, whole, why_not
+from tests.support.browser import HOLD, SCHEMES, SIZES, WHOLE, low_contrasts, release, small_targets, whole, why_not
 from tests.support.orchestrated.bench import some_tasks
-from tests.unit.views.live.test_play import TEXTS
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 
@@ -73,12 +71,6 @@ class Page:
         self.thread.join(LONG_S)
         self.server.close()
         assert self.results
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as one:
-        yield one
 
 
 @pytest.fixture
@@ -143,47 +135,6 @@ def test_it_fits_and_can_be_read(page, size, scheme, tmp_path):
     assert small_targets(seen) == []
     assert seen.picture(tmp_path / f"{size}-{scheme}.png").stat().st_size > 10_000
     assert seen.complaints() == []
-
-
-def low_contrasts(seen):
-    """Return enabled texts with a contrast below 4.5 : 1 to their background (WCAG 2.2 AA)."""
-    return seen.run(
-        """
-        const part = (c) => (c /= 255, c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
-        const light = ([r, g, b]) => 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
-        const numbers = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
-        const behind = (node) => {
-          for (; node; node = node.parentElement) {
-            const found = numbers(getComputedStyle(node).backgroundColor);
-            if (found.length === 3 || found[3] > 0) return found;
-          }
-          return [255, 255, 255];
-        };
-        const found = [];
-        for (const node of document.querySelectorAll("body *:not(svg *)")) {
-          const own = [...node.childNodes].some((one) => one.nodeType === 3 && one.textContent.trim());
-          if (!own || !node.offsetParent || node.closest(":disabled, option, .hidden")) continue;
-          const pair = [light(numbers(getComputedStyle(node).color)), light(behind(node))].sort((a, b) => b - a);
-          const ratio = (pair[0] + 0.05) / (pair[1] + 0.05);
-          if (ratio < 4.5) found.push(`${node.tagName} ${node.textContent.slice(0, 30)}: ${ratio.toFixed(2)}`);
-        }
-        return found;
-        """
-    )
-
-
-def small_targets(seen):
-    """Return controls smaller than 24 by 24 pixels (WCAG 2.2, 2.5.8)."""
-    return seen.run(
-        """
-        const found = [];
-        for (const node of document.querySelectorAll("button, select, input, [role=button], summary")) {
-          const box = node.getBoundingClientRect();
-          if (box.width && (box.width < 24 || box.height < 24)) found.push(`${node.id} ${box.width} ${box.height}`);
-        }
-        return found;
-        """
-    )
 
 
 def choose_a_frame(page):
@@ -501,29 +452,6 @@ CHOICES = [
     (BACK, SLIDE + SWITCH, True, 0),
 ]
 
-# JavaScript that holds the answer to the first request of a path until `release()`, and counts the path's answers.
-HOLD = """
-const [plain, held] = [window.fetch, arguments[0]];
-const released = new Promise((resolve) => { window.release = resolve; });
-window.answers = 0;
-window.fetch = async (path, ...others) => {
-  const response = await plain(path, ...others);
-  if (!path.startsWith(held)) return response;
-  window.answers += 1;
-  if (window.answers > 1) return response;
-  const text = await response.text();
-  await released;
-  return new Response(text, { headers: response.headers });
-};
-"""
-
-
-def release(seen):
-    """Let the held answer go, and return after the page has taken it."""
-    seen.driver.execute_async_script(
-        "window.release(); fetch('/api/scene').then((answer) => answer.text()).then(() => setTimeout(arguments[0], 0))"
-    )
-
 
 @whole
 @pytest.mark.parametrize("choice", CHOICES)
@@ -601,99 +529,6 @@ def test_a_chosen_switch_stays_chosen_when_a_job_begins(page):
 def test_a_server_that_ends_is_said(page):
     page.server.close()
     page.browser.until(lambda: "does not answer" in page.browser.text("#state"))
-
-
-@pytest.fixture
-def played(chromium, tmp_path):
-    """A playground opened in a browser, and its files."""
-    files = {which: tmp_path / f"my.{which}" for which in ("program", "entries", "packets")}
-    for which, text in TEXTS.items():
-        files[which].write_text(text)
-    with closing(PlaySource(PlaygroundStart(files))) as source, LiveServer(source) as server:
-        chromium.shape("desktop", "light")
-        chromium.driver.get(server.url)
-        chromium.until(lambda: chromium.all("#steps .stages button"))
-        yield chromium, files
-        chromium.run("for (const area of document.querySelectorAll('textarea')) area.value = ''")
-        chromium.driver.get("about:blank")
-        chromium.complaints()
-
-
-def write(seen, which, old, new):
-    """Edit a text as a user types; return the seconds until the page shows the result."""
-    return seen.driver.execute_async_script(
-        """
-        const [which, old, made, done] = arguments;
-        const [area, began] = [document.getElementById(which), performance.now()];
-        new MutationObserver((_, watch) => (watch.disconnect(), done((performance.now() - began) / 1000)))
-          .observe(document.body, { attributes: true, attributeFilter: ["data-tried"] });
-        area.value = area.value.replace(old, made);
-        area.dispatchEvent(new Event("input"));
-        """,
-        which,
-        old,
-        new,
-    )
-
-
-def test_a_program_is_edited_tried_and_saved(played):
-    seen, files = played
-    assert seen.text("#state") == "2 packets"
-    took_s = write(seen, "program", "m.seen = old", "m.sen = old")
-    assert took_s < 1 or not WHOLE, took_s
-    assert seen.text("#state") == "1 error"
-    (note,) = seen.all(".notes-beside .error")
-    assert "no field 'sen'" in note.text
-    lines = seen.run("return document.querySelector('#program').value").split("\n")
-    line = next(number for number, text in enumerate(lines, 1) if "m.sen" in text)
-    assert [one.text for one in seen.all(".gutter .error")] == [str(line)]
-    assert files["program"].read_text() == TEXTS["program"]
-    write(seen, "program", "m.sen = old", "m.seen = 1 + old")
-    assert seen.text("#state") == "2 packets"
-    seen.one("#steps [aria-label='Last step']").click()
-    assert "sum 9" in seen.text("#steps .values").replace("\n", " ")
-    seen.one("#texts .card button").click()
-    seen.until(lambda: "saved" in seen.text("#state"))
-    assert "m.seen = 1 + old" in files["program"].read_text()
-    files["packets"].write_text("4 000000000001 000000000009 0800\n")
-    seen.until(lambda: seen.text("#state") == "1 packet")
-    write(seen, "packets", "0800", "0801")
-    files["packets"].write_text("5 000000000001 000000000009 0800\n")
-    clash = seen.all(".clash")[-1]
-    seen.until(clash.is_displayed)
-    seen.all(".clash button")[-1].click()
-    seen.all("#texts .card > .bar button")[-1].click()
-    seen.until(lambda: "0801" in files["packets"].read_text())
-    assert seen.complaints() == []
-
-
-@whole
-def test_what_is_typed_while_a_changed_file_is_read_is_kept(played):
-    seen, files = played
-    seen.run(HOLD, "/api/files")
-    files["program"].write_text(TEXTS["program"] + "// from elsewhere\n")
-    seen.until(lambda: seen.run("return window.answers") == 1)
-    write(seen, "program", "m.seen = old", "m.seen = 3 + old")
-    release(seen)
-    assert "3 + old" in seen.run("return document.querySelector('#program').value")
-    assert seen.all(".clash")[0].is_displayed()
-    seen.all(".clash button")[0].click()
-    seen.until(lambda: "elsewhere" in seen.run("return document.querySelector('#program').value"))
-
-
-@whole
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("size", SIZES)
-def test_a_playground_fits_and_can_be_read(played, size, scheme):
-    seen, _ = played
-    seen.shape(size, scheme)
-    write(seen, "program", "m.seen = old", "m.sen = old")
-    assert seen.run("return document.documentElement.scrollWidth <= innerWidth")
-    assert low_contrasts(seen) == []
-    assert small_targets(seen) == []
-    named = {"textbox", "button", "slider", "combobox"}
-    assert [one for one in seen.tree() if one[0] in named and not one[1]] == []
-    assert seen.complaints() == []
 
 
 class RealNetwork:

@@ -18,7 +18,7 @@ let key = "now"; // the moment that is shown, exactly as the server knows it
 let asking = false;
 let again = null;
 let framesOf = "";
-let traces = 0; // that were asked for
+let traces = 0; // asked for so far
 
 const network = new Network($("map"), $("legend"), { onSwitch: chooseSwitch, onLink: chooseLink });
 const stepper = new Stepper($("steps"));
@@ -79,7 +79,7 @@ async function showScene() {
   const switches = [...new Set(scene.jobs.flatMap((job) => job.switches))];
   const all = scene.nodes.filter((node) => node.kind === "switch").map((node) => node.name);
   const names = switches.length ? switches : all;
-  if (all.includes(chosen.switch) && !names.includes(chosen.switch)) names.push(chosen.switch); // on the drawing
+  if (all.includes(chosen.switch) && !names.includes(chosen.switch)) names.push(chosen.switch); // it was chosen on the drawing
   chosen.switch = options($("switch"), names.map((name) => [name, name]), chosen.switch) || null;
   showTrees($("trees"), scene, chosen.job);
   showNotes($("notes"), scene);
