@@ -10,7 +10,7 @@ import threading
 import time
 import webbrowser
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
@@ -21,6 +21,7 @@ from p4reduce.base.errors import BadInput, require
 from p4reduce.base.output import Output
 from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.control_plane.plans import Plan
+from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.network import JobNetwork
 from p4reduce.topologies.model import Hop
 from p4reduce.views.live.moments import MomentHistory, Views, job_key, scene, window_ps
@@ -118,9 +119,11 @@ class VirtualSource:
         self.player.note()
 
     def begin(self, *, hold: bool) -> None:
-        """Note that another run begins in this network; with ``hold`` it begins paused."""
+        """Note that another run begins in this network: paused with ``hold``, else moving, also after a pause."""
         if hold:
             self.player.pause()
+        else:
+            self.player.go()
         self.end = None
 
     def finish(self, says: str) -> None:
@@ -471,6 +474,8 @@ def tasks_page(
     """Have the process of a network serve a page of its tasks; afterwards their final state until Ctrl-C."""
     if not live:
         _alone(hold=hold, browser=browser)
+        with suppress(ClusterError):  # a network that has no page
+            executor.page(hold=False, open=False)  # an earlier orchestrator may have left it paused
         yield
         return
     page = executor.page(hold=hold, database=str(database.absolute()), title=f"tasks of {database.name}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Pages:
-    """Factory of the page, which is imported at the first request for it."""
+    """Factory of the page, which is imported at the first request for it; ``open: false`` asks only an open page."""
 
     def __init__(self, parts: ExitStack) -> None:
         self._parts = parts
@@ -23,6 +23,8 @@ class _Pages:
 
     def __call__(self, world: "World", request: dict[str, Any]) -> dict[str, str]:
         if self._pages is None:
+            if not request.get("open", True):
+                return {"url": ""}
             from p4reduce.views.live.tasks import TaskPages  # noqa: PLC0415  (slow to import)
 
             self._pages = self._parts.enter_context(TaskPages())

@@ -30,9 +30,12 @@ def folder():
         yield Path(name)
 
 
+def flags_of(folder):
+    return ("-d", str(folder / "tasks.sqlite"), "-t", str(folder / "network.yaml"), *FAST)
+
+
 def orchestrated(folder, *arguments):
-    flags = ("-d", str(folder / "tasks.sqlite"), "-t", str(folder / "network.yaml"), *FAST)
-    return started("orchestrate", *flags, "--live", *arguments)
+    return started("orchestrate", *flags_of(folder), "--live", *arguments)
 
 
 def view(port, token, time="now"):
@@ -95,6 +98,21 @@ def test_the_page_of_a_kept_network_goes_on_with_the_next_orchestrator(folder):
     assert {path.name for path in folder.iterdir()} == {"network.yaml", "tasks.sqlite"}
 
 
+@pytest.mark.parametrize("live", [True, False])
+def test_a_kept_network_that_was_held_goes_on_with_the_next_orchestrator(folder, live):
+    process, port, token = orchestrated(folder, "--keep", "--hold")
+    assert ended(process, signal.SIGINT)[0] == 130
+    if live:
+        process, *again = orchestrated(folder, "--json")
+        assert again == [port, token]
+        stayed(process)
+        code, out, _ = ended(process, signal.SIGINT)
+        assert code == 0
+    else:
+        out = CliRunner().invoke(app, ["orchestrate", *flags_of(folder), "--json"]).stdout
+    assert {task["state"] for task in json.loads(out)} == {"finished"}
+
+
 def test_ctrl_c_ends_a_held_network_too(folder):
     process, port, token = orchestrated(folder, "--hold")
     assert view(port, token)["time_ps"] == 0
@@ -116,7 +134,7 @@ def test_what_cannot_be_watched(folder):
 
 @pytest.mark.soak
 def test_whoever_looks_changes_nothing_of_the_tasks(folder):
-    flags = ("-d", str(folder / "tasks.sqlite"), "-t", str(folder / "network.yaml"), *FAST, "--json")
+    flags = (*flags_of(folder), "--json")
     other = folder / "other.sqlite"
     with Store(other) as store:
         store.submit(some_tasks())
