@@ -467,6 +467,9 @@ def watch_running(output: Output, run: "NetRun", *, browser: bool, data: bool = 
         stay(output, f"{run.name} is shown")
 
 
+ALL_ENDED: Final = "all tasks have ended"
+
+
 @contextmanager
 def tasks_page(
     output: Output, executor: "RemoteExecutor", database: Path, *, live: bool, hold: bool = False, browser: bool = False
@@ -477,6 +480,8 @@ def tasks_page(
         with suppress(ClusterError):  # a network that has no page
             executor.page(hold=False, open=False)  # an earlier orchestrator may have left it paused
         yield
+        with suppress(ClusterError):
+            executor.page(ended=ALL_ENDED, open=False)
         return
     page = executor.page(hold=hold, database=str(database.absolute()), title=f"tasks of {database.name}")
     told(output, page["url"], browser=browser)
@@ -488,8 +493,8 @@ def tasks_page(
         executor.page(ended=f"the orchestrator has failed: {error}")
         stay(output, f"the orchestrator has failed: {error}", executor.now)
         raise
-    executor.page(ended="all tasks have ended")
-    stay(output, "all tasks have ended", executor.now)
+    executor.page(ended=ALL_ENDED)
+    stay(output, ALL_ENDED, executor.now)
 
 
 def serve_page(

@@ -132,8 +132,7 @@ class TaskPages:
         """Open the page if there is none yet; return its address, ``url``.
 
         ``title`` and ``database`` (a path) count in the first request. ``hold`` comes from an orchestrator that begins:
-        true pauses the network, false lets it go on. ``ended`` is the text on the page from the orchestrator's end until
-        the next one begins.
+        true pauses the network, false lets it go on. ``ended`` is the text on the page until the next one begins.
         """
         if isinstance(world.network, FlowJobs):
             raise ClusterError("the flow model has no packets to look at; choose time: virtual")
