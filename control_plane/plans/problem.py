@@ -103,6 +103,11 @@ class Problem:
 
     @cached_property
     def capable(self) -> tuple[str, ...]:
+        """The switches of trees: those of :attr:`able`; a derived class may exclude some."""
+        return self.able
+
+    @cached_property
+    def able(self) -> tuple[str, ...]:
         """Switches that can aggregate and that the workers reach; `PlanError` when there is none."""
         if not switch_graph(self.topology).capable:
             raise PlanError(

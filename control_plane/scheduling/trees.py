@@ -312,7 +312,7 @@ def admitted(problem: TaskProblem, planner: TreePlanner) -> TreeLayout:
             blocked, problem = _avoid(problem, tight)
         if poor is not None:
             slots, why = poor
-            least = max(2 * slots, problem.least_slots if short else least_slots(problem))
+            least = max(2 * slots, 2 * problem.least_slots if short else least_slots(problem))
             blocked, problem, short = Rejection(why), replace(problem, least_slots=least), True
     if short and (alone := _one_switch(first)) is not None:
         return alone

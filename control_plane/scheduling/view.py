@@ -376,7 +376,7 @@ class TaskProblem(Problem):
     def capable(self) -> tuple[str, ...]:
         """Switches that can aggregate and have slots left."""
         try:
-            names = super().capable
+            names = self.able
         except PlanError as error:
             raise Rejection(f"task {self.view.task.name}: {error}") from None
         if not self.view.state.slots:

@@ -8,8 +8,16 @@ import pytest
 from p4reduce.control_plane.counters import Operation, predict
 from p4reduce.control_plane.plans import StarLayout, TreeLayout, make_plan
 from p4reduce.control_plane.resources import Resources
-from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, copies, plan_requests, policy_named
-from p4reduce.control_plane.scheduling.view import loads
+from p4reduce.control_plane.scheduling import (
+    LinkWeights,
+    NetworkState,
+    Rejection,
+    Task,
+    copies,
+    plan_requests,
+    policy_named,
+)
+from p4reduce.control_plane.scheduling.view import View, loads, problem_of
 from p4reduce.topologies import TopologyBuilder, leaf_spine, load, star, with_capable
 
 TREES = ("exact", "overlay-mst", "spff-ina", "spt", "steiner")
@@ -111,6 +119,37 @@ def test_a_demand_needs_slots_for_its_round_trip(name):
     assert policy_named(name)(task("h2", "h3", gbps=1), NetworkState(topology, slots={"s1": 8})).slots
     # The server's link has room for two shares.
     assert policy_named(name)(task("h2", "h3", gbps=5), NetworkState(topology, slots={"s1": 8})).slots == {}
+
+
+def ring_of_switches():
+    """Workers behind s0, which cannot aggregate; s1 has no slots, s3 has plenty; loads differ by direction."""
+    builder = TopologyBuilder("ring")
+    for number, capable in enumerate((False, True, False, True)):
+        builder.switch(f"s{number}", capable=capable)
+    for a, b, delay in (("s0", "s1", 0), ("s0", "s2", 0), ("s0", "s3", 1), ("s1", "s2", 0), ("s2", "s3", 0)):
+        builder.link(a, b, 10 * GIGA, f"{delay}us")
+    for host in ("g", "w"):
+        builder.host(host)
+        builder.link(host, "s0", 10 * GIGA, "1us")
+    topology = builder.build()
+    used = {("s2", "s0"): 7, ("s0", "s3"): 7, ("s1", "s2"): 7, ("s2", "s3"): 4}
+    background = {hop(topology, *ends): gbps * GIGA for ends, gbps in used.items()}
+    return NetworkState(topology, background_bps=background, slots={"s0": 0, "s1": 0})
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_a_decision_ends_where_only_switches_without_slots_are_left(name):
+    one = Task("t", "g", ("w",), 1000, demand_bps=31 * GIGA // 10)
+    assert isinstance(policy_named(name)(one, ring_of_switches()).upload, StarLayout)
+
+
+def test_switches_without_slots_are_refused_each_time_they_are_asked_for():
+    topology = leaf_spine(2, 1, 2)
+    view = View(task("h3", gbps=1), NetworkState(topology, slots={switch.name: 0 for switch in topology.switches}), 256)
+    problem = problem_of(view, view.words(LinkWeights()), "upload")
+    for _ in range(2):
+        with pytest.raises(Rejection, match="no switch has"):
+            _ = problem.capable
 
 
 @pytest.mark.parametrize("name", TREES)
