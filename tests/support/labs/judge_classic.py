@@ -81,7 +81,7 @@ def _judge_11(folder: Path, draw: random.Random) -> None:
     rows = [f"  - {{table: route, match: {{hdr.ipv4.dst: {{value: '{base}', prefix: '{length}'}}}}, action: via,"
             f" params: {{mac: '{colons(mac)}', port: '{port}'}}}}" for base, length, port, mac in routes]  # fmt: skip
     switch = Switch(folder, "router.p4", "tables:\n" + "\n".join(rows))
-    for count in range(120):
+    for count in range(500):
         to = draw.choice(routes)[0] ^ draw.choice([0, 1, 255, 1 << draw.randrange(32), draw.getrandbits(32)])
         protocol, ttl = draw.choice([17, 17, 17, 6, 1, 17 ^ 1 << draw.randrange(8)]), draw.choice([0, 1, 2, 3, 64, 255])
         tos, ihl, kind = (
@@ -89,9 +89,9 @@ def _judge_11(folder: Path, draw: random.Random) -> None:
             draw.choice([5] * 30 + [*range(16)]),
             draw.choice([0x0800] * 27 + [0x0806, 0x86DD, 0x0800 ^ 1 << draw.randrange(16)]),
         )
-        payload = struct.pack(
-            ">HHHH", draw.choice([9400, 53]), draw.choice([9400, 9401, 53]), 8, draw.getrandbits(16)
-        ) + draw.randbytes(draw.randrange(9))
+        near = 9400 ^ 1 << draw.randrange(16)
+        ends = draw.choice([9400, 53]), draw.choice([9400, 9400, 9400, 9401, near, near, near, 53])
+        payload = struct.pack(">HHHH", *ends, 8, draw.getrandbits(16)) + draw.randbytes(draw.randrange(9))
         head = bytearray(struct.pack(">BBHHHBBHII", 0x40 | ihl, tos, draw.getrandbits(16), draw.getrandbits(16),
                                      draw.getrandbits(16), ttl, protocol, 0, draw.getrandbits(32), to))  # fmt: skip
         right = ones(bytes(head))
@@ -239,7 +239,8 @@ def judge_13(folder: Path, draw: random.Random) -> None:
                 counts[cell] += at - seen[cell] > gap
                 seen[cell] = at
                 wanted = [(ports[arc(struct.pack(">HHH", src, dst, counts[cell])) % ways], frame)]
-            switch.expect(draw.randrange(1, 9), frame, wanted, f"{ways} ways, frame {count}", at=at)
+            port = draw.choice([*range(1, 9), *4 * [port for port, _ in wanted]])
+            switch.expect(port, frame, wanted, f"{ways} ways, frame {count}", at=at)
 
 
 def judge_14(folder: Path, draw: random.Random) -> None:
@@ -297,11 +298,11 @@ def _judge_15(folder: Path, draw: random.Random, end: int) -> None:
     ]
     switch = Switch(folder, "telemetry.p4", "tables:\n" + "\n".join(rows))
     for count in range(180):
-        now, port = draw.getrandbits(40), draw.choice([1, 2, 3])
+        now, port = draw.getrandbits(40), draw.choice([1, 1, 2, 3, 6, end])
         to = draw.choice([*hosts, 0x0200000000FF])
         begin, inner, payload = (
             to.to_bytes(6, "big") + draw.randbytes(6),
-            draw.choice([0x0800, 0x88B5]),
+            draw.choice([0x0800, 0x88B5, *2 * (kind ^ 1 << draw.randrange(16),)]),
             draw.randbytes(draw.randrange(9)),
         )
         told, worst = [], (0, 0)
@@ -362,8 +363,8 @@ def judge_16(folder: Path, draw: random.Random) -> None:
                 draw.choice([*ports, draw.choice(ports) ^ 8, 15, 16, 256 + ports[0], 5000]),
             )
             if what in (8, 9):
-                port = draw.choice([510] * 9 + [about % 512, ports[0], 16, 509, 511])
-            strange = draw.random() < 0.03
+                port = draw.choice([510] * 9 + [about % 512, ports[0], 16, 254, 254, 510 ^ 1 << draw.randrange(9)])
+            strange = (1 << draw.randrange(16)) * (draw.random() < 0.1)
             frame = (
                 ethernet(to, 3, kind ^ strange)
                 + struct.pack(">BBHI", what, detour, about, draw.getrandbits(32))

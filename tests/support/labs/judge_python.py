@@ -317,6 +317,9 @@ def _judge_09(folder: Path, draw: random.Random) -> None:
     steps = drawn([33, 900], 2, n + 2)
     for ranks, found in zip(steps, job.run("mean", steps)[0], strict=True):
         held(off(ranks, found[0]), 1e-4, "mean of more ranks", 1e-5)
+    steps = drawn([33, 900])
+    steps[0][int(random.integers(n))] = [np.zeros(33, np.float32), np.zeros(900, np.float32)]
+    held(off(steps[0], job.run("mean", steps)[0][0][0]), 1e-4, "mean with a rank of zeros", 1e-5)
 
     # Steps 3 and 4: a large model, in any order on each rank; for its time only neighbours change places.
     sizes = [int(random.integers(*((30, 180) if one % 7 else (9_500, 12_500)))) for one in range(112)]
