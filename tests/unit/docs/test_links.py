@@ -32,6 +32,12 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(goal), f"{page.name}: no heading {target}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_headings_are_not_joined_to_the_paragraph_below(page):
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    assert not [line for line in text.splitlines() if re.match(r"#{1,6} .{75}", line)]
+
+
 def test_every_page_is_in_the_navigation():
     listed = (ROOT / "mkdocs.yml").read_text()
     assert not [page.name for page in ROOT.glob("docs/*.md") if f": {page.name}\n" not in listed]
