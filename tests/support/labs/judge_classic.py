@@ -363,12 +363,13 @@ def judge_16(folder: Path, draw: random.Random) -> None:
                 draw.choice([*ports, draw.choice(ports) ^ 8, 15, 16, 256 + ports[0], 5000]),
             )
             if what in (8, 9):
-                port = draw.choice([510] * 9 + [about % 512, ports[0], 16, 254, 254, 510 ^ 1 << draw.randrange(9)])
+                others = [about % 512, ports[0], 16, 254, 254, 509, 511, 511, 510 ^ 1 << draw.randrange(9)]
+                port = draw.choice([510] * 10 + others)
             strange = (1 << draw.randrange(16)) * (draw.random() < 0.1)
             frame = (
                 ethernet(to, 3, kind ^ strange)
                 + struct.pack(">BBHI", what, detour, about, draw.getrandbits(32))
-                + b"lanes"
+                + draw.choice([b"lanes", b"lanes", b""])
             )
             if draw.random() < 0.03:
                 switch.expect(port, frame[:20], [], "a short frame")

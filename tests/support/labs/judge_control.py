@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.support.labs.judge_p4 import said
 from tests.support.labs.judge_python import called, module_of
 
+SLOTS = 4096
 KEYS = {
     "peer": {"std.ingress_port", "hdr.ipv4.src", "hdr.inc.job", "hdr.inc.epoch"},
     "replica": {"std.egress_rid"},
@@ -123,6 +124,8 @@ class Switches:
 
     def slot(self, switch, index):
         self._connected(switch)
+        if not (isinstance(index, int) and 0 <= index < SLOTS):
+            raise RuntimeError("there is no such slot")
         return {}
 
     def _entry(self, one, action=True):
@@ -396,7 +399,7 @@ def judge_07(folder: Path, draw: random.Random) -> None:
                     if row is None:
                         continue
                     mine = set(range(row[1]["base"], row[1]["base"] + row[1]["slots"]))
-                    said(row[1]["slots"] == slots and not mine & taken and max(mine) < 4096, "slots")
+                    said(row[1]["slots"] == slots and not mine & taken and max(mine) < SLOTS, "slots")
                     said(row[1]["stats"] not in stats and row[1]["stats"] < 512, "stats")
                     said(row[1]["group"] not in groups, "one group for two jobs")
                     copies = {rid for _, rid in p4rt.held[switch].get(("group", row[1]["group"]), [])}
@@ -518,10 +521,9 @@ def _one_10(student, own, draw, task, p4rt, leaf, spine, home, number) -> None:
             row = p4rt.table(switch, "job").get((epoch, job))
             if row is None:
                 continue
-            said(
-                row[1]["slots"] == task["slots"] and row[1]["base"] + row[1]["slots"] <= 4096 and row[1]["stats"] < 512,
-                "slots",
-            )
+            params = row[1]
+            fits = params["base"] + params["slots"] <= SLOTS and params["stats"] < 512
+            said(params["slots"] == task["slots"] and fits, "slots")
             for other in generations.get(switch, []):
                 said(row[1]["generation"] > other["generation"], "generation")
         used.append(epoch)

@@ -9,13 +9,9 @@ import argparse
 import ast
 import hashlib
 import json
-import os
-import pickle
 import random
 import re
-import resource
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -26,78 +22,14 @@ from p4reduce_course.catalogue import NAMES, find
 from p4reduce_course.frame.grading import copy_lab, grade
 from p4reduce_course.frame.lab import EXAMPLE
 from p4switch.p4.compile import compile_text
-from tests.support.labs import SOLUTIONS, judge_classic, judge_control, judge_p4, judge_python, judge_yaml
+from tests.support.labs import SOLUTIONS
 from tests.support.labs.edits import REWRITES, WHOLE, Changes, edited, kept, rewrite
-from tests.support.labs.judge_p4 import No
+from tests.support.labs.judged import JUDGES, judged
 
 KEPT = Path("out/soak-labs")
 EXPLAINED = 25
 """of so many edits, one is graded with all explanations; of the others the verdict is asked for"""
 STYLES = Path(__file__).parent / "styles"
-MEMORY_BYTES = 4 << 30
-"""address space that a judge may take beyond that of the process that starts it"""
-
-
-def _judge_05(folder, draw):
-    judge_python.judge_05_worker(folder, draw)
-    judge_p4.judge_05_switch(folder, draw)
-
-
-JUDGES = {
-    "01": judge_yaml.judge_01,
-    "02": judge_p4.judge_02,
-    "03": judge_p4.judge_03,
-    "04": judge_python.judge_04,
-    "05": _judge_05,
-    "06": judge_control.judge_06,
-    "07": judge_control.judge_07,
-    "08": judge_python.judge_08,
-    "09": judge_python.judge_09,
-    "10": judge_control.judge_10,
-    "11": judge_classic.judge_11,
-    "12": judge_classic.judge_12,
-    "13": judge_classic.judge_13,
-    "14": judge_classic.judge_14,
-    "15": judge_classic.judge_15,
-    "16": judge_classic.judge_16,
-}
-
-
-def judged(number: str, folder: Path, seed: int) -> str:
-    """Why a submission is wrong; empty where it is right; ``?`` where the judge cannot tell.
-
-    In a process of its own, since what is judged may not end.
-    """
-    inward, outward = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            resource.setrlimit(resource.RLIMIT_CPU, (40, 40))
-            mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-            resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY_BYTES,) * 2)
-            nothing = os.open(os.devnull, os.O_RDWR)
-            os.dup2(nothing, 1)
-            os.dup2(nothing, 2)
-            try:
-                JUDGES[number](folder, random.Random(seed))
-                said = ""
-            except No as no:
-                said = str(no) or "no"
-            except ZeroDivisionError as error:
-                said = "?" if "too near" in str(error) else f"raises {error}"
-            except BaseException as error:
-                said = f"raises {type(error).__name__}: {error}"
-            os.write(outward, pickle.dumps(said[:2000]))
-        finally:
-            os._exit(0)
-    os.close(outward)
-    with os.fdopen(inward, "rb") as pipe:
-        data = pipe.read()
-    _, status = os.waitpid(child, 0)
-    if data:
-        found: str = pickle.loads(data)  # noqa: S301  (of our own process)
-        return found
-    return f"ended by {signal.Signals(os.WTERMSIG(status)).name}" if os.WIFSIGNALED(status) else "ended"
 
 
 def prepared(number: str, target: Path) -> Path:

@@ -1,8 +1,8 @@
 """Findings can be replayed, and graders agree with independent judges."""
 
 import json
-import mmap
 import os
+import py_compile
 import random
 import shlex
 import subprocess
@@ -22,7 +22,8 @@ from p4reduce_course.sandbox.process import StudentCode
 from tests.support.effort import SOAK
 from tests.support.labs import SOLUTIONS, Mutant, mutants, spoilt
 from tests.support.labs.edits import WHOLE
-from tests.support.labs.soak import JUDGES, MEMORY_BYTES, by_hand, changed, judged, prepared, soaked, styled, styles
+from tests.support.labs.judged import JUDGES, judged
+from tests.support.labs.soak import by_hand, changed, prepared, soaked, styled, styles
 
 GROUP = Mutant("a group that does not exist", "slot.p4", "std.mcast_grp = 1;", "std.mcast_grp = 2;", ())
 NO_RESULT = Mutant("no RESULT", "loss.p4", "if (is_done == 1) {", "if (false) {", ())
@@ -156,13 +157,6 @@ def test_judges_take_the_solution(number, tmp_path):
     assert judged(number, prepared(number, tmp_path / "mine"), 1) == ""
 
 
-def test_a_judge_has_its_memory_beside_that_of_its_parent(tmp_path):
-    folder = prepared("02", tmp_path / "mine")
-    unreserved = 0x4000  # Linux's MAP_NORESERVE, which Python 3.11 does not name
-    with mmap.mmap(-1, MEMORY_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | unreserved):
-        assert judged("02", folder, 1) == ""
-
-
 @pytest.mark.parametrize(
     ("number", "mutant"),
     [
@@ -178,6 +172,19 @@ def test_judges_refuse_every_mistake(number, mutant, tmp_path):
     folder = spoilt(number, mutant, tmp_path / "spoilt")
     given.rename(folder / "given")
     assert judged(number, folder, 1) not in ("", "?")
+
+
+def test_a_judge_reads_the_source_also_where_bytecode_of_another_edit_lies_beside_it(tmp_path):
+    folder = prepared("08", tmp_path / "mine")
+    path = folder / "skeleton" / "predict.py"
+    right = path.read_text()
+    wrong = right.replace("24 + 62", "24 + 63")
+    assert right != wrong
+    for text in (right, wrong, right):  # of equal size and age, by which Python finds its bytecode
+        path.write_text(text)
+        os.utime(path, (1e9, 1e9))
+        assert (judged("08", folder, 1) == "") == (text == right)
+        py_compile.compile(str(path))
 
 
 @pytest.mark.parametrize(("number", "edits"), [("02", 6)])
