@@ -101,7 +101,7 @@ MUTANTS = [
         F,
         "workers * np.rint(np.ldexp(most, guess))",
         "np.rint(workers * np.ldexp(most, guess))",
-        ("add up to", "beyond"),
+        ("add up to", "beyond", "Each worker rounds its own: round it first"),
         "exponent",
     ),
     Mutant(
@@ -247,5 +247,13 @@ MUTANTS = [
         "not math.isfinite(max(abs(float(value)) for value in values.flat))",
         ("quantize took nan", "Raise ValueError"),
         "special",
+    ),
+    Mutant(
+        "a guess that is no float for many workers",
+        F,
+        "math.frexp(LIMIT / workers)",
+        "math.frexp(LIMIT << workers)",
+        ("common_exponent", "OverflowError", "A change in line 28 alone"),
+        "exponent",
     ),
 ]

@@ -308,4 +308,12 @@ MUTANTS = [
         ("In a new process the same network is right", "known (a default argument of neighbours)"),
         "tree",
     ),
+    Mutant(
+        "a switch whose name is within another's",
+        F,
+        "if parents[name] == switch]",
+        "if parents[name] in switch]",
+        ("raises StopIteration (other 's2', switch 's12')",),
+        "entries",
+    ),
 ]

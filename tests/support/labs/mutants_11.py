@@ -231,4 +231,12 @@ MUTANTS = [
         ("a frame to UDP port 42168",),
         "mark",
     ),
+    Mutant(
+        "a UDP header of ten bytes",
+        F,
+        "bit<16> length; bit<16> checksum; }\nstruct",
+        "bit<16> length; bit<32> checksum; }\nstruct",
+        ("with nothing behind its UDP header",),
+        "rewrite",
+    ),
 ]

@@ -195,4 +195,12 @@ MUTANTS = [
         ("DOWN of port 3 by port 254",),
         "news",
     ),
+    Mutant(
+        "the watcher's port and what is above it",
+        F,
+        "std.ingress_port == WATCH",
+        "std.ingress_port >= WATCH",
+        ("DOWN of port 3 by port 511",),
+        "news",
+    ),
 ]

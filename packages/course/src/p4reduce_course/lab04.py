@@ -42,7 +42,7 @@ _ODD: Final = 2.0**24 + 1
 """least integer that no float32 is equal to"""
 _LARGE: Final = 2.0**40
 """an integer that takes more than 32 bits"""
-_WORKERS: Final = (1, 100, 1000)
+_WORKERS: Final = (1, 100, 1000, 2000)
 """numbers of workers beside those that the checks draw, from 2 to 64"""
 _LIMITS: Final = ProcessLimits(cpu_s=30)
 """a correct solution may try exponents one by one as fractions, which takes 6 s on an idle processor"""
@@ -263,9 +263,18 @@ class _Grader:
             message = (
                 f"{workers} workers that all send {each:.6g} with exponent {e} add up to {total}, beyond {self.limit}"
             )
-            if round(Fraction(each) * Fraction(2) ** e) <= self.limit:
-                message += ": each one fits, their sum overflows. Divide the limit by the number of workers"
-            raise self._wrong(message)
+            raise self._wrong(f"{message}{self._overflow(each, workers, e)}")
+
+    def _overflow(self, each: float, workers: int, e: int) -> str:
+        """Returns what is like an exponent that is too large."""
+        value, wanted = Fraction(each) * Fraction(2) ** e, exponent(each, workers, self.limit)
+        if e == exponent(each, 1, self.limit):
+            return ": each one fits, their sum overflows. Divide the limit by the number of workers"
+        if round(workers * value) <= self.limit:
+            return f": {workers} times the number before it is rounded fits. Each worker rounds its own: round it first"
+        if wanted < 0 <= e:
+            return f", and {wanted} is the most: an exponent may be negative"
+        return f", and {wanted} is the most"
 
     def everybody(self) -> None:
         for number in range(40):

@@ -15,6 +15,7 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.resources import SLOTS, STATS_JOBS
 from p4reduce.topologies import Topology
 from p4reduce_course.controllers.diagnose import check_entries, check_given, check_needed, check_only
+from p4reduce_course.controllers.rehearsal import changed_controller
 from p4reduce_course.controllers.room import Held, Room, anew_is_right, drawn, layout, nearest, plan_of, told, wired
 from p4reduce_course.culprit import placed
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
@@ -29,8 +30,8 @@ KINDS: Final = ("one switch", "a chain", "a leaf-spine", "a tree", "a graph")
 Links = list[tuple[str, str]]
 _LEAST: Final = 6
 """fewest switches of a random tree"""
-_WIDE: Final = 9
-"""the same of a random graph"""
+_WIDE: Final = 11
+"""the same of a random graph, whose tree then has s1, and a switch whose name begins with that"""
 Shape = tuple[int, int, Links]
 """The number of switches, how many of them (the first ones) have hosts, and the links between switches."""
 
@@ -149,6 +150,8 @@ _SHAPES: Final = (_one, _chain, _leaf_spine, _tree, _graph)
 FILE: Final = "controller.py"
 _ELEMENTS: Final = 64 * 40 - 7
 GIVEN: Final = ("generation", "base", "slots", "stats")
+_CHANGES: Final = 250
+"""most changes of the controller that are tried, each without packets"""
 
 
 def grade(task: GradingTask) -> Iterator[Check]:
@@ -158,14 +161,15 @@ def grade(task: GradingTask) -> Iterator[Check]:
 
 
 class _Grader:
-    def __init__(self, task: GradingTask, code: StudentCode) -> None:
-        self.task, self.code = task, code
+    def __init__(self, task: GradingTask, code: StudentCode, room: type[Room] = Room) -> None:
+        self.task, self.code, self.room = task, code, room
         self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
         self.held = Held.of(task.personal)
         self._known: dict[int, tuple[Wrong | None, Wrong | None]] = {}
         self._located = not task.explain  # whether the lines of a mistake were told
+        self._other_tree = False  # whether a tree is wrong, whose check has looked for the line
 
     def steps(self) -> list[LabStep]:
         search = searched(self.task, FILE, self.code, lambda code: _Grader(self.task, code).trees())
@@ -189,6 +193,7 @@ class _Grader:
         try:
             self._tree(self.code, number)
         except Wrong as wrong:
+            self._other_tree = True
             earlier = number > 0 and not isinstance(wrong, TooSlow) and self._tree_is_right_alone(number)
             numbers = range(0 if earlier else number, number + 1)
             shown = [(f"network-{each + 1}.txt", draw(self.draws, each)[1]) for each in numbers]
@@ -252,7 +257,7 @@ class _Grader:
         """Returns what is wrong with the entries, and what is wrong with the packets."""
         if number not in self._known:
             topology, job = draw(self.draws, number)
-            with Room(topology, self.held) as room:
+            with self.room(topology, self.held) as room:
                 self.code.begin()
                 try:
                     room.call(self.code, "install", job)
@@ -278,7 +283,13 @@ class _Grader:
         self._located = True
         if number and self._alone(number)[place] is None:
             return anew_is_right(self.task, FILE, "install", wrong)
-        return located(self.task, FILE, self.code, wrong)
+        return located(self.task, FILE, self.code, wrong, "" if self._other_tree else self._changed(wrong, number))
+
+    def _changed(self, wrong: Wrong, number: int) -> str:
+        """Returns a sentence about the line where one small change mends entries and packets, or nothing."""
+        return changed_controller(
+            self.task, FILE, self.code, wrong, KINDS[number], lambda *given: _Grader(*given).steps(), _CHANGES
+        )
 
     def _alone(self, number: int) -> tuple[Wrong | None, Wrong | None]:
         """Returns what is wrong with the entries of a network in a new process, and with the packets."""

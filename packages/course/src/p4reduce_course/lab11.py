@@ -191,6 +191,7 @@ def headers(_: Numbers, draws: Draws) -> Sequence[Scenario]:
         packet(to, "a frame with ttl 2", "ttl", ttl=2),
         packet(to, "a frame with ttl 64", "ttl"),
         packet(to, "a RESULT (UDP port 9400)", "result"),
+        packet(to, "a RESULT with nothing behind its UDP header", "result", payload=b""),
         *(
             packet(to, f"a frame to UDP port {RESULTS ^ 1 << bit}", "plain", udp=(5000, RESULTS ^ 1 << bit), tos=8)
             for bit in range(16)
