@@ -1,6 +1,7 @@
 """The place that causes a failure: single-place changes, and the first of them that repairs everything."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -112,11 +113,61 @@ def test_a_right_line_is_not_blamed_where_a_copy_of_it_is_missing(tmp_path):
     edits = [edit for edit in p4_edits(path.read_text(), "", dict.fromkeys(LINES, 1.0), LINES) if edit.copied]
     moved = next(edit for edit in edits if edit.line == 4 and edit.text.startswith("a = 1;\n    f(a);\nb = 2;"))
     assert culprit(path, [moved], lambda text: text.startswith("a = 1;\n    f(a);")) == (
-        "One more statement after line 1 mends all of it: a = 1;"
+        "One more statement after line 1, one like line 4, mends all of it: a = 1;"
     )
-    assert culprit(path, [moved], lambda text: text == moved.text) == (
-        "A change in line 4 alone, at 'f(a);', mends all of it: f(a);"
+    assert culprit(path, [moved], lambda text: text == moved.text) == "Line 4 in another place mends all of it: f(a);"
+
+
+WAY = """\
+                hash(meta.way, HashAlgorithm.crc16, 16w0,
+                     { hdr.job.src, hdr.job.dst, number }, meta.count);
+"""
+PAUSE = "                flowlets.read(number, flow);\n"
+NEWS = "                down.read(is_down, (bit<32>)hdr.sum.port);\n"
+DETOUR = "                    hdr.sum.detour = 1;\n                    std.egress_spec = meta.second;\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "block", "before"),
+    [
+        ("13/spread.p4", WAY, PAUSE),  # a statement of two lines
+        ("16/survive.p4", DETOUR, "                down.read(is_down, (bit<32>)meta.second);\n"),  # two statements
+        ("16/survive.p4", NEWS, "                news = 0;\n"),
+        (
+            "16/survive.p4",
+            "                if (hdr.sum.kind == DOWN) {\n                    news = 1;\n                }\n",
+            "                news = 0;\n",
+        ),
+    ],
+)
+def test_lines_that_stand_in_another_place_are_named(path, block, before, tmp_path):
+    right = (SOLUTIONS / path).read_text()
+    assert block in right
+    wrong = right.replace(block, "", 1).replace(before, block + before, 1)
+    mine = tmp_path / "a.p4"
+    mine.write_text(wrong)
+    edits = p4_edits(wrong, "", dict.fromkeys(LINES, 1.0), LINES)
+    said = culprit(mine, edits, lambda text: "".join(text.split()) == "".join(right.split()))
+    found = re.fullmatch(r"Lines? (\d+)(?: to (\d+))? in another place mends? all of it: .*", said)
+    first, last = (text[: text.index(block)].count("\n") + 1 for text in (wrong, right))
+    assert found is not None, said
+    assert first <= int(found[1]) <= int(found[2] or found[1]) < last + block.count("\n")
+
+
+def test_fields_are_exchanged_over_the_end_of_a_line():
+    right = (SOLUTIONS / "11" / "router.p4").read_text()
+    wrong = right.replace(
+        "hdr.ipv4.ttl,\n              hdr.ipv4.protocol", "hdr.ipv4.protocol,\n              hdr.ipv4.ttl", 1
     )
+    assert wrong != right
+    assert changed(wrong, right)
+
+
+def test_an_edit_of_several_lines_keeps_all_of_them():
+    text = (SOLUTIONS / "16" / "survive.p4").read_text()
+    for edit in p4_edits(text, "", dict.fromkeys(LINES, 1.0), LINES):
+        if edit.moved:
+            assert sorted(edit.text.splitlines()) == sorted(text.splitlines())
 
 
 def test_the_same_change_in_all_alike_lines_is_among_them():

@@ -56,6 +56,19 @@ def test_a_field_is_followed_to_its_register_and_to_the_frame_that_wrote_it():
     assert "written by frame 1 in line" in said
 
 
+def test_a_cell_is_followed_to_what_wrote_it():
+    write = "            row0.write(cell0, count0);\n"
+    text = HEAVY.replace(write, f"{write}            row0.write(cell0 ^ 1, 5);\n", 1)
+    cell = next(step.cell for step in trail(text, load(500)).frames[-1] if (step.kind, step.name) == ("write", "row0"))
+    for wrong, code in ((cell, write.strip()), (cell ^ 1, "row0.write(cell0 ^ 1, 5);")):
+        said = trail(text, load(500)).where(Departure("cell", "row0", cell=wrong))
+        assert said.startswith(f"L{line(text, code)[1:]} sets cell {wrong} of row0")
+    held = "            if (hdr.load.kind == ASK) { row0.write(cell0 ^ 1, 5); }\n"
+    text = HEAVY.replace(write, f"{write}{held}", 1)
+    said = trail(text, load(500)).where(Departure("cell", "row0", cell=cell ^ 1))
+    assert said.startswith(f"L{line(text, held.strip())[1:]} would write row0, and does not run")
+
+
 def test_a_variable_that_nothing_sets_is_named():
     text = HEAVY.replace("            row2.read(count2, cell2);\n", "")
     said = trail(text, load(500), load(1)).where(Departure("field", "load.estimate"))

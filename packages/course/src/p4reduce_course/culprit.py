@@ -30,9 +30,9 @@ from p4reduce_course.frame.report import TooSlow, Wrong
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import Compiled, StudentProgram
 
-MOST: Final = 180
+MOST: Final = 360
 """most changes of P4 that are tried; each takes some 15 ms"""
-FEW: Final = 60
+FEW: Final = 120
 """the same, if a cause is known"""
 FAILED: Final = "frames that failed"
 """title of a check that repeats them, before others"""
@@ -62,6 +62,7 @@ class Edit:
         text: the changed text.
         added: whether a statement is added behind the line.
         copied: of a statement that is moved, the text that also keeps it where it was, and the line it follows.
+        moved: of statements that are moved, their last line; else 0.
     """
 
     line: int
@@ -69,6 +70,7 @@ class Edit:
     text: str
     added: bool = False
     copied: tuple[str, int] | None = None
+    moved: int = 0
 
 
 def culprit(path: Path, edits: Iterable[Edit], mends: Callable[[str], bool], what: str = "all of it") -> str:
@@ -83,7 +85,12 @@ def culprit(path: Path, edits: Iterable[Edit], mends: Callable[[str], bool], wha
                 follows = edit.copied[1]
             was, line = (" ".join(code.split())[:SHOWN] for code in (edit.was, lines[(follows or edit.line) - 1]))
             if follows:
-                return f"One more statement after line {follows} mends {what}: {line}"
+                like = f", one like line {edit.line}," if edit.copied is not None else ""
+                return f"One more statement after line {follows}{like} mends {what}: {line}"
+            if edit.moved > edit.line:
+                return f"Lines {edit.line} to {edit.moved} in another place mend {what}: {line}"
+            if edit.moved:
+                return f"Line {edit.line} in another place mends {what}: {line}"
             return f"A change in line {edit.line} alone, at '{was}', mends {what}: {line}"
     return ""
 
@@ -365,7 +372,7 @@ def p4_edits(
             continue
         weight, own = weights.get(line, 0.0 if line in able else 0.5), line not in left or "/*" in text
         weight = ON_TRAIL if tokens[0][1] in ("return", "exit") else weight
-        kinds: list[tuple[float, Iterator[Edit]]] = [(0.6, _statements(text, line))]
+        kinds: list[tuple[float, Iterator[Edit]]] = [(0.6, _statements(text, line)), (0.5, _moved(text, bare, line))]
         if weight:
             kinds = [
                 (1.0, _operators(text, tokens, hints.numbers)),
@@ -675,13 +682,50 @@ def _statements(text: str, line: int) -> Iterator[Edit]:
         return
     rest = [*lines[: line - 1], *lines[line:]]
     yield Edit(line, code, "".join(rest))
-    for other in range(max(1, line - 4), min(len(lines), line + 4) + 1):
+    for other in sorted(range(max(1, line - 4), min(len(lines), line + 4) + 1), key=lambda place: abs(place - line)):
         if other != line and not lines[other - 1].strip().startswith(("//", "#")):
             moved = list(rest)
             moved.insert(other - 1, mine)
             place = other - 1 if other < line else other
             kept = "".join([*lines[:place], mine, *lines[place:]])
-            yield Edit(line, code, "".join(moved), copied=(kept, place) if place else None)
+            yield Edit(line, code, "".join(moved), copied=(kept, place) if place else None, moved=line)
+
+
+def _moved(text: str, bare: Sequence[str], line: int) -> Iterator[Edit]:
+    """Yields several lines moved to another place: a block, a statement of several lines, or two statements."""
+    lines, first = text.splitlines(keepends=True), _unit(bare, line)
+    if first is None:
+        return
+    second = _unit(bare, first + 1) if first < len(lines) else None
+    code = " ".join(bare[line - 1].split())
+    for last in (end for end in (first, second) if end is not None and end > line):
+        block, rest = lines[line - 1 : last], [*lines[: line - 1], *lines[last:]]
+        places = [place for place in range(max(1, line - _AWAY), min(len(rest), line + _AWAY)) if place != line - 1]
+        for place in sorted(places, key=lambda place: abs(place - line + 1)):
+            before, after = (part.partition("//")[0].strip() for part in rest[place - 1 : place + 1])
+            if before.endswith((";", "{", "}")) and not after.startswith("else"):
+                yield Edit(line, code, "".join([*rest[:place], *block, *rest[place:]]), moved=last)
+
+
+_AWAY: Final = 8
+"""most lines by which several are moved"""
+
+
+def _unit(bare: Sequence[str], line: int) -> int | None:
+    """Returns the last line of the statement or block that begins in a line; None if none does."""
+    code = bare[line - 1].strip()
+    if not re.match(r"(?:if\b|[\w.\[\]]+ = |[\w.]+\()", code):
+        return None
+    depth = 0
+    for number in range(line, len(bare) + 1):
+        code = bare[number - 1].strip()
+        depth += code.count("{") - code.count("}")
+        behind = bare[number].strip() if number < len(bare) else ""
+        if depth == 0 and code.endswith((";", "}")) and not behind.startswith("else"):
+            return number
+        if depth < 0:
+            return None
+    return None
 
 
 _INDEX: Final = 32
@@ -730,9 +774,11 @@ def _named(
             continue
         if method in ("read", "write") and (at := _SWAPPED.match(text, place + len(token))) is not None:
             yield Edit(line, token, f"{text[: at.start()]}({at[2]}, {at[1]}){text[at.end() :]}")
-        if index + 1 < len(tokens) and tokens[index + 1][1] == "," and index and tokens[index - 1][1] in ("{", ","):
+        listed = not index or tokens[index - 1][1] in ("{", ",")
+        if listed and index + 1 < len(tokens) and tokens[index + 1][1] == ",":
             comma = tokens[index + 1][0]
             yield Edit(line, token, text[:place] + text[comma + 1 :])  # removed from a list
-            if index + 2 < len(tokens):  # exchanged with the next one
-                after, other, _ = tokens[index + 2]
-                yield Edit(line, token, text[:place] + other + text[comma:after] + token + text[after + len(other) :])
+            behind = _TOKEN.search(text, comma + 1)  # maybe in the next line
+            if behind is not None and text[behind.end() :].lstrip()[:1] in (",", "}"):  # exchanged with the next one
+                middle = text[comma : behind.start()]
+                yield Edit(line, token, f"{text[:place]}{behind[0]}{middle}{token}{text[behind.end() :]}")

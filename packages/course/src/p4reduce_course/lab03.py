@@ -181,7 +181,8 @@ class _Played:
 def _deviation(frame: _Played, workers: int) -> Departure:
     """Returns what is wrong with a frame, causes before effects."""
     if frame.elsewhere:
-        return Departure("cell", frame.elsewhere[0][0])
+        name, cell = frame.elsewhere[0]
+        return Departure("cell", name, cell=cell)
     ports_wrong = not frame.right_ports(workers)
     if frame.outcome == "repetition" or (ports_wrong and frame.taken_for_other):
         return Departure("sent", drop=frame.outcome != "complete") if frame.answer.sent else Departure("dropped")

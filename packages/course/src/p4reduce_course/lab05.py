@@ -349,9 +349,11 @@ class _Grader:
     def _deviation(self, frame: _Played, workers: int) -> Departure:
         ports, due = sorted(port for port, _ in frame.sent), frame.ports(workers)
         if frame.right(workers):  # the frame left a wrong state
-            cells = [name for name, got, right in zip((*_REGISTERS, "bitmaps"), frame.after, frame.wanted, strict=False)
-                     if got != right]  # fmt: skip
-            return Departure("cell", cells[0] if cells else "bitmaps")
+            own = frame.push.seq % (2 * self.slots)
+            cells = [*((name, own) for name in _REGISTERS), ("bitmaps", own ^ self.slots)]
+            wrong = [cell for cell, got, right in zip(cells, frame.after, frame.wanted, strict=False) if got != right]
+            name, number = wrong[0] if wrong else cells[0]
+            return Departure("cell", name, cell=number)
         if ports != due:
             return Departure("sent", drop=not due) if ports else Departure("dropped")
         header = frame.wrong_header

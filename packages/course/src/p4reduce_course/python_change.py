@@ -25,7 +25,7 @@ _LONGEST_S: Final = 12.0
 """most seconds of this process's processor time, which only a machine that is far too slow reaches before `MOST`"""
 _KINDS: Final = 4
 """kinds of changes of Python"""
-_ENDED: Final = 3
+_ENDED: Final = 6
 """processes that may end before the search does"""
 _NEAR: Final = 3
 """lines of the trail that are as much as a kind"""
@@ -152,6 +152,7 @@ _OPERATORS: Final = (
     (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv),
     (ast.BitOr, ast.BitAnd, ast.BitXor, ast.Sub),
     (ast.LShift, ast.RShift),
+    (ast.Mult, ast.Pow, ast.LShift),
     (ast.Mod, ast.FloorDiv, ast.Div),
 )
 _FUNCTIONS: Final = (
@@ -383,7 +384,7 @@ def _of_keys(tree: ast.AST) -> Iterator[_Change]:
     for node in ast.walk(tree):
         if _key(node):
             mine = node.slice.value
-            yield from ((3, node.slice, "value", other) for other, _ in keys.most_common(_MOST_KEYS) if other != mine)
+            yield from ((2, node.slice, "value", other) for other, _ in keys.most_common(_MOST_KEYS) if other != mine)
         elif _own(node) and isinstance(node.ctx, ast.Load):
             yield from ((2, node, "attr", other) for other, _ in own_.most_common(_MOST_KEYS) if other != node.attr)
 
@@ -516,6 +517,12 @@ def _of_loops(tree: ast.Module) -> Iterator[_Change]:
                     yield _FIRST, loop, "iter", _At(loop.iter, whole)
 
 
+_AWAY: Final = 4
+"""most statements over which one is moved"""
+_TOGETHER: Final = 3
+"""most statements that are left out together"""
+
+
 def _gives_up(owner: ast.AST, statement: ast.stmt) -> bool:
     """Returns whether a statement in a block of a function ends it with nothing or a constant."""
     plain = isinstance(statement, ast.Return) and isinstance(statement.value, ast.Constant | None)
@@ -526,6 +533,13 @@ def _blocks(owner: ast.AST, name: str, block: Sequence[ast.stmt]) -> Iterator[_C
     """Yields a block of statements without one of them, or with two exchanged."""
     plain = (ast.Assign, ast.AugAssign, ast.Expr, ast.Return, ast.If)
     for place, statement in enumerate(block):
+        for other in range(max(0, place - _AWAY), min(len(block), place + _AWAY + 1)):
+            if abs(other - place) > 1 and isinstance(statement, plain):  # next to it, two are exchanged
+                rest = [*block[:place], *block[place + 1 :]]
+                yield 3, owner, name, _At(statement, [*rest[:other], statement, *rest[other:]])
+        for behind in range(place + 2, min(len(block), place + _TOGETHER) + 1):
+            if len(block) > behind - place:
+                yield 3, owner, name, _At(statement, [*block[:place], *block[behind:]])
         if isinstance(statement, plain) and len(block) > 1:
             kind = _FIRST if _gives_up(owner, statement) else 2
             yield kind, owner, name, _At(statement, [*block[:place], *block[place + 1 :]])

@@ -52,12 +52,14 @@ class Departure:
         name: the field, or the register.
         element: of a digest, from 0.
         drop: whether a frame that was sent must be dropped.
+        cell: of the register; None: the one that was written last.
     """
 
     kind: Literal["dropped", "sent", "field", "cell", "silent", "told", "digest"]
     name: str = ""
     element: int = 0
     drop: bool = False
+    cell: int | None = None
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,12 @@ class Trail:
                 yield from self._headers() or self._field(wrong.name)
             case "cell":
                 written = [step for step in self._steps if step.kind == "write" and step.name == wrong.name]
-                if written:
-                    yield from self._set(written[-1], f"cell {written[-1].cell} of {wrong.name}")
+                there = written if wrong.cell is None else [step for step in written if step.cell == wrong.cell]
+                if there:
+                    yield from self._set(there[-1], f"cell {there[-1].cell} of {wrong.name}")
+                elif written:
+                    kept = list(self._kept(rf"\b{wrong.name}\s*\.\s*write\s*\(", f"write {wrong.name}", quiet=True))
+                    yield from kept or self._set(written[-1], f"cell {written[-1].cell} of {wrong.name}")
                 else:
                     yield from self._kept(rf"\b{wrong.name}\s*\.\s*write\s*\(", f"write {wrong.name}")
             case "silent":
