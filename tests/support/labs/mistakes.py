@@ -676,7 +676,7 @@ def stored(name):
 
 BATCHES = {
     "developed": MISTAKES, "first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH,
-    **{name: stored(name) for name in ("fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth")},
+    **{name: stored(name) for name in ("fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth")},
 }  # fmt: skip
 
 
@@ -724,13 +724,12 @@ def first_text(number: str, file: str, old: str, new: str) -> tuple[str, list[st
 
 def in_its_line(number: str, file: str, old: str, new: str, said: str) -> bool:
     """Whether a text names the line of a mistake as the one whose change mends it all."""
-    found = re.search(
-        r"(?:A change in line (\d+) alone, at '.*',|One more statement after line (\d+)) mends all ", said
-    )
+    places = r"A change in line (\d+) alone, at '.*',|One more statement after line (\d+)(?:, one like line \d+,)?|Lines? (\d+)(?: to \d+)? in another place"
+    found = re.search(rf"(?:{places}) mends? all ", said)
     text = (SOLUTIONS / number / file).read_text()
     begin = text[: text.index(old)].count("\n") + 1
     last = begin + max(old.count("\n"), new.count("\n"))
-    return found is not None and begin - bool(found[2]) <= int(found[1] or found[2]) <= last
+    return found is not None and begin - bool(found[2]) <= int(found[1] or found[2] or found[3]) <= last
 
 
 def interval(named: int, tried: int) -> tuple[float, float]:
@@ -763,7 +762,7 @@ def main() -> int:
         looked += not unseen
         if not (by_words or by_place) or unseen or options.all:
             state = "named" if by_words else "in its line" if by_place else "NOT NAMED"
-            print(f"{state}: lab {number}, {' '.join(new.split())[:70]!r}: {said[:1200] or 'a pass'}", flush=True)
+            print(f"{state}: lab {number}, {' '.join(new.split())[:70]!r}: {said or 'a pass'}", flush=True)
             print(*(f"    NOT SHOWN: {one}\n" for one in unseen), sep="", end="")
     low, high = interval(named + placed, len(chosen))
     print(f"{named + placed} of {len(chosen)} first texts name the cause, {placed} of them by its line alone; ", end="")
