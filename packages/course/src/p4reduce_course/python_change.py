@@ -25,7 +25,7 @@ _LONGEST_S: Final = 12.0
 """most seconds of this process's processor time, which only a machine that is far too slow reaches before `MOST`"""
 _KINDS: Final = 4
 """kinds of changes of Python"""
-_ENDED: Final = 6
+_ENDED: Final = 3
 """processes that may end before the search does"""
 _NEAR: Final = 3
 """lines of the trail that are as much as a kind"""
