@@ -724,8 +724,12 @@ def first_text(number: str, file: str, old: str, new: str) -> tuple[str, list[st
 
 def in_its_line(number: str, file: str, old: str, new: str, said: str) -> bool:
     """Whether a text names the line of a mistake as the one whose change mends it all."""
-    places = r"A change in line (\d+) alone, at '.*',|One more statement after line (\d+)(?:, one like line \d+,)?|Lines? (\d+)(?: to \d+)? in another place"
-    found = re.search(rf"(?:{places}) mends? all ", said)
+    places = (
+        r"A change in line (\d+) alone, at '.*',",
+        r"One more statement after line (\d+)(?:, such as line \d+,)?",
+        r"Lines? (\d+)(?: to \d+)? in another place",
+    )
+    found = re.search(rf"(?:{'|'.join(places)}) mends? all ", said)
     text = (SOLUTIONS / number / file).read_text()
     begin = text[: text.index(old)].count("\n") + 1
     last = begin + max(old.count("\n"), new.count("\n"))

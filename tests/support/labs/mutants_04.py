@@ -101,7 +101,7 @@ MUTANTS = [
         F,
         "workers * np.rint(np.ldexp(most, guess))",
         "np.rint(workers * np.ldexp(most, guess))",
-        ("add up to", "beyond", "Each worker rounds its own: round it first"),
+        ("add up to", "beyond", "round before you multiply"),
         "exponent",
     ),
     Mutant(

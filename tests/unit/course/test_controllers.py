@@ -53,7 +53,7 @@ def test_a_tree_of_nearest_switches(topology):
 
 
 def test_drawn_networks_have_what_mistakes_need():
-    """With any seed: a tree of several switches except in the first, and a switch that has no part in it."""
+    """With any seed: a tree of several switches except in the first, an idle switch, and a name within another's."""
     for seed in range(20):
         idle = 0
         for number in range(len(KINDS)):
@@ -63,6 +63,8 @@ def test_drawn_networks_have_what_mistakes_need():
             assert max(map(len, tree.children.values())) <= 32
             idle += len(topology.switches) - len(tree.aggregators)
         assert idle
+        assert "s1" in tree.children
+        assert [name for name in tree.children if name.startswith("s1") and name != "s1"]
 
 
 def test_what_was_written_can_be_read(room):

@@ -113,7 +113,7 @@ def test_a_right_line_is_not_blamed_where_a_copy_of_it_is_missing(tmp_path):
     edits = [edit for edit in p4_edits(path.read_text(), "", dict.fromkeys(LINES, 1.0), LINES) if edit.copied]
     moved = next(edit for edit in edits if edit.line == 4 and edit.text.startswith("a = 1;\n    f(a);\nb = 2;"))
     assert culprit(path, [moved], lambda text: text.startswith("a = 1;\n    f(a);")) == (
-        "One more statement after line 1, one like line 4, mends all of it: a = 1;"
+        "One more statement after line 1, such as line 4, mends all of it: a = 1;"
     )
     assert culprit(path, [moved], lambda text: text == moved.text) == "Line 4 in another place mends all of it: f(a);"
 

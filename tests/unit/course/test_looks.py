@@ -1,6 +1,7 @@
 """Findings can be replayed, and graders agree with independent judges."""
 
 import json
+import mmap
 import os
 import py_compile
 import random
@@ -22,7 +23,7 @@ from p4reduce_course.sandbox.process import StudentCode
 from tests.support.effort import SOAK
 from tests.support.labs import SOLUTIONS, Mutant, mutants, spoilt
 from tests.support.labs.edits import WHOLE
-from tests.support.labs.judged import JUDGES, judged
+from tests.support.labs.judged import JUDGES, MEMORY_BYTES, judged
 from tests.support.labs.soak import by_hand, changed, prepared, soaked, styled, styles
 
 GROUP = Mutant("a group that does not exist", "slot.p4", "std.mcast_grp = 1;", "std.mcast_grp = 2;", ())
@@ -155,6 +156,13 @@ def test_a_right_solution_written_as_changes_of_ours_passes(number, name):
 @pytest.mark.parametrize("number", JUDGES if SOAK else ["02", "05"])
 def test_judges_take_the_solution(number, tmp_path):
     assert judged(number, prepared(number, tmp_path / "mine"), 1) == ""
+
+
+def test_a_judge_has_its_memory_beside_that_of_its_parent(tmp_path):
+    folder = prepared("02", tmp_path / "mine")
+    unreserved = 0x4000  # Linux's MAP_NORESERVE, which Python 3.11 does not name
+    with mmap.mmap(-1, MEMORY_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | unreserved):
+        assert judged("02", folder, 1) == ""
 
 
 @pytest.mark.parametrize(

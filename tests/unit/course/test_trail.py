@@ -67,6 +67,9 @@ def test_a_cell_is_followed_to_what_wrote_it():
     text = HEAVY.replace(write, f"{write}{held}", 1)
     said = trail(text, load(500)).where(Departure("cell", "row0", cell=cell ^ 1))
     assert said.startswith(f"L{line(text, held.strip())[1:]} would write row0, and does not run")
+    text = HEAVY.replace("row0.write(cell0, count0);", "row0.write(cell0 ^ 1, count0);", 1)
+    said = trail(text, load(500)).where(Departure("cell", "row0", cell=cell))
+    assert f"sets cell {cell ^ 1} of row0" in said
 
 
 def test_a_variable_that_nothing_sets_is_named():

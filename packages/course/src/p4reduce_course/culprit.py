@@ -85,7 +85,7 @@ def culprit(path: Path, edits: Iterable[Edit], mends: Callable[[str], bool], wha
                 follows = edit.copied[1]
             was, line = (" ".join(code.split())[:SHOWN] for code in (edit.was, lines[(follows or edit.line) - 1]))
             if follows:
-                like = f", one like line {edit.line}," if edit.copied is not None else ""
+                like = f", such as line {edit.line}," if edit.copied is not None else ""
                 return f"One more statement after line {follows}{like} mends {what}: {line}"
             if edit.moved > edit.line:
                 return f"Lines {edit.line} to {edit.moved} in another place mend {what}: {line}"

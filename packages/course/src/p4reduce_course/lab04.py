@@ -266,12 +266,12 @@ class _Grader:
             raise self._wrong(f"{message}{self._overflow(each, workers, e)}")
 
     def _overflow(self, each: float, workers: int, e: int) -> str:
-        """Returns what is like an exponent that is too large."""
+        """Returns what was left out of an exponent that is too large, as the end of a sentence."""
         value, wanted = Fraction(each) * Fraction(2) ** e, exponent(each, workers, self.limit)
         if e == exponent(each, 1, self.limit):
             return ": each one fits, their sum overflows. Divide the limit by the number of workers"
         if round(workers * value) <= self.limit:
-            return f": {workers} times the number before it is rounded fits. Each worker rounds its own: round it first"
+            return ": the sum fits if it is rounded once. Each worker rounds its own number: round before you multiply"
         if wanted < 0 <= e:
             return f", and {wanted} is the most: an exponent may be negative"
         return f", and {wanted} is the most"

@@ -31,7 +31,7 @@ Links = list[tuple[str, str]]
 _LEAST: Final = 6
 """fewest switches of a random tree"""
 _WIDE: Final = 11
-"""the same of a random graph, whose tree then has s1, and a switch whose name begins with that"""
+"""the same of a random graph: its tree then has s1, and a switch whose name begins with s1"""
 Shape = tuple[int, int, Links]
 """The number of switches, how many of them (the first ones) have hosts, and the links between switches."""
 

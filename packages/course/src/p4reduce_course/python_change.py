@@ -217,7 +217,9 @@ def python_edits(text: str, given: str = "", led: Led | None = None) -> Iterator
         mine.__class__, mine.__dict__ = kind, fields
         if changed not in seen:
             seen.add(changed)
-            yield Edit(line, " ".join(was.split())[:SHOWN], f"{changed}\n")
+            moved = isinstance(change, _At) and change.moved
+            last = (getattr(at, "end_lineno", None) or line) if moved else 0
+            yield Edit(line, " ".join(was.split())[:SHOWN], f"{changed}\n", moved=last)
 
 
 def _pieces(tree: ast.Module, lines: Sequence[str]) -> dict[int, tuple[str, ast.AST, str]]:
@@ -239,10 +241,11 @@ def _pieces(tree: ast.Module, lines: Sequence[str]) -> dict[int, tuple[str, ast.
 
 @dataclass(frozen=True)
 class _At:
-    """A value, and the node to which it changes the text."""
+    """A value, and the node to which it changes the text; ``moved``: whether that is a statement in another place."""
 
     node: ast.AST
     value: Any
+    moved: bool = False
 
 
 def _python_changes(tree: ast.Module, led: Led) -> Iterator[_Change]:
@@ -519,8 +522,6 @@ def _of_loops(tree: ast.Module) -> Iterator[_Change]:
 
 _AWAY: Final = 4
 """most statements over which one is moved"""
-_TOGETHER: Final = 3
-"""most statements that are left out together"""
 
 
 def _gives_up(owner: ast.AST, statement: ast.stmt) -> bool:
@@ -536,10 +537,7 @@ def _blocks(owner: ast.AST, name: str, block: Sequence[ast.stmt]) -> Iterator[_C
         for other in range(max(0, place - _AWAY), min(len(block), place + _AWAY + 1)):
             if abs(other - place) > 1 and isinstance(statement, plain):  # next to it, two are exchanged
                 rest = [*block[:place], *block[place + 1 :]]
-                yield 3, owner, name, _At(statement, [*rest[:other], statement, *rest[other:]])
-        for behind in range(place + 2, min(len(block), place + _TOGETHER) + 1):
-            if len(block) > behind - place:
-                yield 3, owner, name, _At(statement, [*block[:place], *block[behind:]])
+                yield 3, owner, name, _At(statement, [*rest[:other], statement, *rest[other:]], moved=True)
         if isinstance(statement, plain) and len(block) > 1:
             kind = _FIRST if _gives_up(owner, statement) else 2
             yield kind, owner, name, _At(statement, [*block[:place], *block[place + 1 :]])
@@ -547,11 +545,11 @@ def _blocks(owner: ast.AST, name: str, block: Sequence[ast.stmt]) -> Iterator[_C
             yield 2, owner, name, _At(statement.test, [*block[:place], *statement.body, *block[place + 1 :]])
         if place and isinstance(statement, plain) and isinstance(block[place - 1], plain):
             exchanged = [*block[: place - 1], statement, block[place - 1], *block[place + 1 :]]
-            yield 2, owner, name, _At(statement, exchanged)
+            yield 2, owner, name, _At(statement, exchanged, moved=True)
         if place and isinstance(statement, plain) and isinstance(last := block[place - 1], ast.For | ast.If):
             into: Any = type(last)(**(dict(vars(last)) | {"body": [*last.body, statement]}))
-            yield 2, owner, name, _At(statement, [*block[: place - 1], into, *block[place + 1 :]])
+            yield 2, owner, name, _At(statement, [*block[: place - 1], into, *block[place + 1 :]], moved=True)
         if isinstance(statement, ast.For | ast.If) and len(statement.body) > 1:
             less: Any = type(statement)(**(dict(vars(statement)) | {"body": statement.body[:-1]}))
             inner = statement.body[-1]
-            yield 2, owner, name, _At(inner, [*block[:place], less, inner, *block[place + 1 :]])
+            yield 2, owner, name, _At(inner, [*block[:place], less, inner, *block[place + 1 :]], moved=True)

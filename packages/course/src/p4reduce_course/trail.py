@@ -116,11 +116,11 @@ class Trail:
                 there = written if wrong.cell is None else [step for step in written if step.cell == wrong.cell]
                 if there:
                     yield from self._set(there[-1], f"cell {there[-1].cell} of {wrong.name}")
-                elif written:
-                    kept = list(self._kept(rf"\b{wrong.name}\s*\.\s*write\s*\(", f"write {wrong.name}", quiet=True))
-                    yield from kept or self._set(written[-1], f"cell {written[-1].cell} of {wrong.name}")
                 else:
-                    yield from self._kept(rf"\b{wrong.name}\s*\.\s*write\s*\(", f"write {wrong.name}")
+                    call = rf"\b{wrong.name}\s*\.\s*write\s*\("
+                    elsewhere = (self._set(step, f"cell {step.cell} of {wrong.name}") for step in written[-1:])
+                    kept = list(self._kept(call, f"write {wrong.name}", quiet=bool(written)))
+                    yield from kept or chain.from_iterable(elsewhere)
             case "silent":
                 yield from self._failed()
                 yield from self._kept(r"\bdigest\s*[<(]", "tell the controller")
