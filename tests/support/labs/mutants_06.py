@@ -316,4 +316,12 @@ MUTANTS = [
         ("raises StopIteration (other 's2', switch 's12')",),
         "entries",
     ),
+    Mutant(
+        "what was found last comes first",
+        F,
+        "    for switch in waiting:\n",
+        "    while waiting:\n        switch = waiting.pop()\n",
+        ("at 'waiting.pop()', mends all of it",),
+        "tree",
+    ),
 ]

@@ -57,7 +57,7 @@ MUTANTS = [
         "            whole = np.concatenate([self.gradients[one] for one in bucket])",
         "            self.buckets[len(self.started)] = bucket = [one for one in self.gradients if one in bucket]\n"
         "            whole = np.concatenate([self.gradients[one] for one in bucket])",
-        ("in its mean is", "in the same order on all of them"),
+        ("in its mean is", "has the same tensors in another order on rank", "in the same order on all of them"),
         "order",
     ),
     Mutant(
@@ -122,7 +122,7 @@ MUTANTS = [
         F,
         "self.levels = 127 // network.workers",
         "self.levels = 127",
-        ("leave headroom",),
+        ("leave headroom, 127 // 4 = 31 fits into a field of each rank",),
         "int8",
     ),
     Mutant(

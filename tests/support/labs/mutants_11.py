@@ -220,7 +220,7 @@ MUTANTS = [
         F,
         "17: parse_udp;",
         "0x17: parse_udp;",
-        ("a frame cut short after 34 bytes left by port", "or does not extract UDP (protocol 17)"),
+        ("a frame cut short after 34 bytes left by port", "Parse must extract UDP (protocol 17)"),
         "parser",
     ),
     Mutant(
@@ -238,5 +238,13 @@ MUTANTS = [
         "bit<16> length; bit<32> checksum; }\nstruct",
         ("with nothing behind its UDP header",),
         "rewrite",
+    ),
+    Mutant(
+        "a drop that a route undoes",
+        F,
+        "            mark_to_drop(std);\n        } else if (route.apply().hit) {",
+        "            mark_to_drop(std);\n        }\n        if (hdr.ipv4.isValid() && route.apply().hit) {",
+        ("'mark_to_drop(std);' drops it, and line", "sends the frame all the same: a port that is set later wins"),
+        "parser",
     ),
 ]

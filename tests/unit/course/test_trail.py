@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from p4reduce_course.culprit import facts_first
+from p4reduce_course.culprit import Origin, explained
 from p4reduce_course.frame.report import Wrong
 from p4reduce_course.python_trail import EntryPlace, WrongChange, WrongEntry, key_of, where_in_python
 from p4reduce_course.sandbox.confine import ProcessLimits
@@ -564,6 +564,22 @@ def test_an_entry_that_is_there_already_is_told_with_the_line_that_inserted_it_b
     assert said.startswith("Line 7, 'p4rt.insert(switch, written[switch])' has inserted it before")
 
 
-def test_what_the_code_did_stands_before_advice():
-    assert facts_first("it is 3. Divide by 2. Once", "Line 4 sets it") == "it is 3. Line 4 sets it. Divide by 2. Once"
-    assert facts_first("it is 3", "") == "it is 3"
+def test_what_mends_it_stands_before_advice_and_what_led_there_behind():
+    said = explained("it is 3. Divide by 2. Once.", Origin("A change in line 4 mends it", "Line 5 sets it"))
+    assert said == "it is 3. A change in line 4 mends it. Divide by 2. Once. Traced back: Line 5 sets it"
+    assert explained("it is 3", Origin(steps="Line 5 sets it")) == "it is 3. Traced back: Line 5 sets it"
+    assert explained("it is 3.", Origin()) == "it is 3."
+
+
+def test_a_drop_that_a_later_line_undoes_is_told():
+    drop = "            mark_to_drop(std);\n        } else if (route.apply().hit) {"
+    wrong = ROUTER.replace(drop, drop.replace("} else if (", "}\n        if (hdr.ipv4.isValid() && "))
+    assert wrong != ROUTER
+    sent, old = Departure("sent", drop=True), bytearray(routed())
+    old[22] = 1  # ttl
+    said = trail(wrong, bytes(old), entries=ROUTE).undone(sent)
+    assert re.match(r"line 6\d, 'mark_to_drop\(std\);' drops it, and line", said)
+    assert "'std.egress_spec = port;', which runs after it, sends the frame all the same" in said
+    assert not trail(wrong, routed(), entries=ROUTE).undone(sent)  # nothing dropped it
+    assert not trail(ROUTER, bytes(old), entries=ROUTE).undone(sent)
+    assert not trail(wrong, bytes(old), entries=ROUTE).undone(Departure("sent"))

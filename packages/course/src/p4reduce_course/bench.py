@@ -7,18 +7,20 @@ names the cause: the mistake with which the reference behaves as the student's p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import yaml
 
-from p4reduce_course.culprit import FEW, MOST, culprit, hints_of, p4_edits, passes, suspects, unlike, unused
+from p4reduce_course.culprit import FEW, MOST, TRACED, culprit, hints_of, p4_edits, passes, suspects, unlike, unused
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
+from p4reduce_course.frame.likeness import without_comments
 from p4reduce_course.frame.report import LOOK, Check, Files, Wrong
 from p4reduce_course.p4 import compiled, minimal
 from p4reduce_course.sandbox.program import FrameAnswer, StudentProgram
@@ -198,10 +200,19 @@ class Property:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A cause: with the arguments ``wrong`` the reference behaves as a program with this mistake does."""
+    """A cause: with the arguments ``wrong`` the reference behaves as a program with this mistake does.
+
+    Attributes:
+        lacks: what a program with this mistake does not have in its text, as a pattern; empty: nothing is known.
+    """
 
     says: str
     wrong: Mapping[str, Any]
+    lacks: str = ""
+
+    def fits(self, text: str) -> bool:
+        """Returns whether a program may have this mistake, as far as its text tells."""
+        return not self.lacks or re.search(self.lacks, without_comments(text)) is None
 
 
 @dataclass(frozen=True)
@@ -486,10 +497,11 @@ class _Grader:
         problem, first, wrong = self._first(property_, small)
         lacks = sorted({row["table"] for row in begin.setup.rows} - self.tables)
         missing = f"the program does not apply table {', '.join(lacks)}" if lacks else ""
-        causes = [unused(self.path.read_text("utf-8")), self._same(played) or missing]
         wrong = replace(wrong, name=self.bench.named(wrong.name))
         trail = None if missing else self._trail(first)
-        steps = "" if trail is None else trail.where(wrong)
+        steps, undone = ("", "") if trail is None else (trail.where(wrong), trail.undone(wrong))
+        text = self.path.read_text("utf-8")
+        causes = [unused(text), undone or self._same(played) or missing]
         where = ""
         if trail is not None and not self._told and not trail.endless:  # else each change would be tried at length
             where = self._culprit(property_, played, small, FEW if causes[1] else MOST, trail)
@@ -497,8 +509,8 @@ class _Grader:
         if not causes[1]:
             causes.append(self._like(property_, earlier) or ("" if where else asked(self.number, property_)))
         if not where:
-            causes.append(unlike(self.path.read_text("utf-8"), skeleton_of(self.task, self.bench.file)))
-        causes.insert(1, where or steps)  # what the program did comes before what it is like
+            causes += [unlike(text, skeleton_of(self.task, self.bench.file)), f"{TRACED}{steps}" if steps else ""]
+        causes.insert(1, where)  # what mends all of it comes before what it is like
         problem += "".join(f". {cause[:1].upper()}{cause[1:]}" for cause in causes if cause)
         if problem not in self._told:
             name = f"{property_.part}-{len(self._told) + 1}"
@@ -554,12 +566,18 @@ class _Grader:
                 continue
         return every
 
+    @cached_property
+    def _mistakes(self) -> list[Mistake]:
+        """The known mistakes that the program may have."""
+        text = self.path.read_text("utf-8")
+        return [mistake for mistake in self.bench.mistakes if mistake.fits(text)]
+
     def _same(self, played: _Played) -> str:
         """Returns the mistake with which the reference gives the same results for all frames, or an empty text.
 
         All frames are those of all checks: a few frames may come out as with a mistake that the program does not have.
         """
-        for mistake in self.bench.mistakes:
+        for mistake in self._mistakes:
             if self._outs(played.scenario, mistake.wrong) == played.got and all(
                 self._outs(other.scenario, mistake.wrong) == other.got for other in self._every()
             ):
@@ -576,7 +594,7 @@ class _Grader:
         """
         every, own = self._every(), self._scenarios(property_.scenarios)
         best, likeliest = _HALF, ""
-        for mistake in self.bench.mistakes:
+        for mistake in self._mistakes:
             if earlier is not None and self._outs(earlier.scenario, mistake.wrong)[-1] != earlier.got[-1]:
                 continue
             either = alike = 0

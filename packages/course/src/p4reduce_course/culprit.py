@@ -20,7 +20,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from p4reduce_course import catalogue
 from p4reduce_course.frame.grading import filled, skeleton_of
@@ -38,6 +38,8 @@ FAILED: Final = "frames that failed"
 """title of a check that repeats them, before others"""
 ON_TRAIL: Final = 2.0
 """suspicion of a line that has to do with what is wrong"""
+TRACED: Final = "Traced back: "
+"""before what the student's own code did, the last step first"""
 SHOWN: Final = 70
 """most characters of a line in the message"""
 
@@ -114,8 +116,15 @@ def suspects(ran: Sequence[tuple[Iterable[int], bool]]) -> dict[int, float]:
     return {line: bad[line] / math.sqrt(failures * (bad[line] + good[line])) for line in bad}
 
 
-def placed(task: GradingTask, steps: Sequence[LabStep], search: Callable[[LabStep], str]) -> list[LabStep]:
-    """Returns checks, of which the first that fails also tells the place of the mistake, which ``search`` returns."""
+class Origin(NamedTuple):
+    """Where a failure comes from: the line whose change mends it, and what the student's own code did before it."""
+
+    change: str = ""
+    steps: str = ""
+
+
+def placed(task: GradingTask, steps: Sequence[LabStep], search: Callable[[LabStep], Origin]) -> list[LabStep]:
+    """Returns checks, of which the first that fails also tells where that comes from, which ``search`` returns."""
     if not task.explain:
         return list(steps)
     told: list[LabStep] = []
@@ -128,18 +137,19 @@ def placed(task: GradingTask, steps: Sequence[LabStep], search: Callable[[LabSte
                 raise
             told.append(step)
             finding = wrong.finding
-            place = search(step)
-            raise Wrong(facts_first(finding.said, place), finding.where, finding.look, finding.files) from None
+            said = explained(finding.said, search(step))
+            raise Wrong(said, finding.where, finding.look, finding.files) from None
 
     return [replace(step, run=lambda step=step: run(step)) for step in steps]  # type: ignore[misc]
 
 
-def facts_first(said: str, place: str) -> str:
-    """Returns a text with what the student's own code did behind its first sentence, before advice and guesses."""
-    if not place:
+def explained(said: str, origin: Origin) -> str:
+    """Returns a text with the place of the mistake behind its first sentence, and what led there behind all advice."""
+    if not any(origin):
         return said
-    first, *rest = re.split(r"(?<=[.?!]) (?=[A-Z])", said, maxsplit=1)
-    return " ".join([f"{first.rstrip('.')}. {place.rstrip('.')}{'.' if rest else ''}", *rest])
+    first, *advice = re.split(r"(?<=[.?!]) (?=[A-Z])", said, maxsplit=1)
+    traced = f"{TRACED}{origin.steps}" if origin.steps else ""
+    return ". ".join(part.rstrip(".") for part in (first, origin.change, *advice, traced) if part)
 
 
 def repeated(steps: Sequence[LabStep], codes: Sequence[StudentCode], home: Path) -> list[LabStep]:
@@ -161,8 +171,9 @@ def in_p4(
     ran: Sequence[tuple[Iterable[int], bool]],
     likely: Iterable[int],
     anew: Callable[[StudentProgram, Compiled, str], Sequence[LabStep]],
-) -> str:
-    """Returns a sentence about the place in a P4 program that fails a check; empty if no change helps.
+    trail: str,
+) -> Origin:
+    """Returns where a check of a P4 program fails: the place whose change mends it, or else ``trail``.
 
     Args:
         task: the submission.
@@ -171,6 +182,7 @@ def in_p4(
         ran: lines of frames, and whether these failed.
         likely: lines that have to do with what is wrong.
         anew: returns all checks for another text of the program, which has been compiled.
+        trail: what the program did.
     """
     path = task.answers / file
     text, given = path.read_text("utf-8"), skeleton_of(task, file)
@@ -190,9 +202,10 @@ def in_p4(
             ways = {name for line in led for name in _LEAVES if name in text.splitlines()[line - 1]}
             hints = replace(hints, fields=hints.fields | ways, led=led)
             edits = p4_edits(text, given, suspicious, runs, hints)
-            return culprit(path, islice(edits, MOST), mends)
+            change = culprit(path, islice(edits, MOST), mends)
         except Wrong:  # the process has reached a limit
-            return ""
+            change = ""
+    return Origin(change, "" if change else trail)
 
 
 _LEAVES: Final = frozenset(("egress_spec", "egress_port", "mcast_grp", "mark_to_drop"))

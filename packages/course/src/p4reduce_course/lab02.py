@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from p4reduce_course.culprit import in_p4, placed
+from p4reduce_course.culprit import Origin, in_p4, placed
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.likeness import without_comments
@@ -333,18 +333,18 @@ class _Grader:
     def _show(self, case: FrameCase) -> str:
         return look(self.path, case.port, case.frame)
 
-    def _place(self, step: LabStep, anew: Callable[[StudentProgram, Compiled, str], list[LabStep]]) -> str:
+    def _place(self, step: LabStep, anew: Callable[[StudentProgram, Compiled, str], list[LabStep]]) -> Origin:
         """Returns the place of the mistake, or else what the first wrong frame did."""
         assert self.parts is not None  # noqa: S101
         for case in self.cases:
             answer = self._send(case)
             if answer.parser_error == _ENDLESS:
-                return ""  # the finding says it; each try would take as many steps
+                return Origin()  # the finding says it; each try would take as many steps
             if wrong := self._deviation(case, answer):
                 trail = Trail(self.text, [self._trail(case)], [""], skeleton_of(self.task, FILE))
                 where = trail.where(wrong)
-                return in_p4(self.task, FILE, step, self._ran(), trail.lines, anew) or where
-        return in_p4(self.task, FILE, step, self._ran(), (), anew)
+                return in_p4(self.task, FILE, step, self._ran(), trail.lines, anew, where)
+        return in_p4(self.task, FILE, step, self._ran(), (), anew, "")
 
     def _deviation(self, case: FrameCase, answer: FrameAnswer) -> Departure | None:
         """Returns what is wrong with the result of a frame; None if it is right."""

@@ -233,7 +233,7 @@ class _Grader:
         checks = placed(
             self.task,
             self.checks(),
-            lambda step: in_p4(self.task, FILE, step, self._ran, self._likely, anew) or self._where,
+            lambda step: in_p4(self.task, FILE, step, self._ran, self._likely, anew, self._where),
         )
         return [LabStep("packets", "the program compiles", self.compile, gate=True), *checks]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from p4reduce_course.culprit import FAILED, in_p4, placed
+from p4reduce_course.culprit import FAILED, Origin, in_p4, placed
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
@@ -161,11 +161,11 @@ class _Grader:
             other.parts, other._brief = compilation.parts, True
             return other.switch(*self._small)
 
-        worker = placed(self.task, self.worker(), lambda step: "" if self._shared else search(step))
+        worker = placed(self.task, self.worker(), lambda step: Origin() if self._shared else search(step))
         switch = placed(
             self.task,
             self.switch(),
-            lambda step: in_p4(self.task, P4_FILE, step, self._ran, self._likely, anew) or self._where,
+            lambda step: in_p4(self.task, P4_FILE, step, self._ran, self._likely, anew, self._where),
         )
         return [
             *worker,

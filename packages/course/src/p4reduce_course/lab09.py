@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.workers.training.digits import Dataset, Mlp
-from p4reduce_course.culprit import passes, placed, repeated
+from p4reduce_course.culprit import Origin, passes, placed, repeated
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
 from p4reduce_course.python_change import Led, in_python
 from p4reduce_course.python_trail import FEWER, MOST, led, trail_of
-from p4reduce_course.ranks import Floats, LabRank, Net, Ranks, RanksRun, least_bytes
+from p4reduce_course.ranks import LARGEST, Floats, LabRank, Net, Ranks, RanksRun, headroom, least_bytes
 from p4reduce_course.sandbox.confine import ProcessLimits
 
 # The models: tensors of a large model for times and bytes, and a small one with its own data for accuracy.
@@ -196,8 +196,6 @@ _ORDERS: Final = 2
 """steps in which gradients become ready in any order"""
 _EQUAL: Final = 15
 """steps after which weights are compared"""
-_SUMS: Final = 127
-"""largest value of an 8-bit field"""
 _OFF: Final = 0.2
 """largest relative error of the largest gradient, which error feedback hardly changes"""
 _FEW: Final = 20
@@ -235,8 +233,30 @@ _GRADED: Final = 5
 """most changes that are graded because they passed a look"""
 _SLOWER: Final = 3
 """by what fewer changes are tried where a look does not show the mistake"""
+_JOINED: Final = 4
+"""most tensors of a call in a text"""
 _LIMITS: Final = ProcessLimits(cpu_s=3)
 """limits of changed code"""
+
+
+def _joined(sent: Mapping[int, Sequence[Floats]], tensor: int) -> str:
+    """Returns how ranks differ in a call in which one of them sends a tensor; empty if they do not.
+
+    ``sent``: what the calls of each rank have sent; of tensor ``i``, some numbers are ``i + 1``, others 0.
+    """
+    for call, arrays in enumerate(zip(*(sent[rank] for rank in sorted(sent)), strict=False)):
+        held = [list(dict.fromkeys(np.rint(array[array != 0]).astype(int) - 1)) for array in arrays]
+        other = next((rank for rank, tensors in enumerate(held) if tensors != held[0]), 0)
+        if other and any(tensor in tensors for tensors in held):
+            pairs = zip(held[0], held[other], strict=False)
+            place = next((at for at, (mine, theirs) in enumerate(pairs) if mine != theirs), 0)
+            first, second = (
+                f"{'..., ' if place else ''}{', '.join(map(str, held[rank][place : place + _JOINED]))}, ..."
+                for rank in (0, other)
+            )
+            how = "the same tensors in another order" if sorted(held[0]) == sorted(held[other]) else "other tensors"
+            return f": call {call} has {how} on rank {other} ({second}) than on rank 0 ({first})"
+    return ""
 
 
 def net_of(draws: Draws) -> Net:
@@ -252,7 +272,7 @@ def grade(task: GradingTask) -> Iterator[Check]:
         yield from run_steps(task, placed(task, steps, lambda step: _place(task, ranks, step)))
 
 
-def _place(task: GradingTask, ranks: Ranks, step: LabStep) -> str:
+def _place(task: GradingTask, ranks: Ranks, step: LabStep) -> Origin:
     """Returns where a failed check comes from: from the line whose change mends its part, and the trail."""
     file, most, where = task.answers / FILE, _CHANGES.get(step.title, 0), ""
     every, few = (trail_of(task, FILE, ranks.codes, anew=True, most=sentences) for sentences in (MOST, FEWER))
@@ -287,8 +307,7 @@ def _place(task: GradingTask, ranks: Ranks, step: LabStep) -> str:
             file, skeleton_of(task, FILE), near, lambda: spare.pop() if spare else Ranks(file, {}, _LIMITS),
             passes_all, most, what,
         )  # fmt: skip
-    steps = few if where else every
-    return ". ".join(text.rstrip(".") for text in (where, steps) if text)
+    return Origin(where, few if where else every)
 
 
 def _beside_right(task: GradingTask, ranks: Ranks, near: Led) -> Led:
@@ -436,7 +455,10 @@ class _Grader:
             for index, size in enumerate(back.sizes)
         ]
 
+        sent: dict[int, list[Floats]] = {}
+
         def body(rank: LabRank, step: int) -> None:
+            sent[rank.number] = rank.arrays = []
             means = rank.backward([parts[rank.number] for parts in given], orders[step][rank.number])
             for index, mean in enumerate(means):
                 told = np.rint(mean.astype(np.float64) * workers).astype(np.int64) - 1
@@ -446,7 +468,7 @@ class _Grader:
                 text = f"rank {rank.number}, tensor {index}: element {place} of its mean is wrong"
                 if 0 <= told[place] < len(back.sizes):
                     text = f"rank {rank.number}, tensor {index}: in its mean is what rank {place % workers} gave for"
-                    text += f" tensor {told[place]}"
+                    text += f" tensor {told[place]}{_joined(sent, index)}"
                 raise Wrong(
                     f"{text}. Gradients become ready in another order on each rank: buckets hold the same tensors in "
                     "the same order on all of them, and are started in one order",
@@ -515,7 +537,7 @@ class _Grader:
 
     @property
     def _levels(self) -> int:
-        return _SUMS // self.net.workers
+        return LARGEST // self.net.workers
 
     @property
     def _divide(self) -> str:
@@ -536,7 +558,7 @@ class _Grader:
         sizes = np.concatenate([np.full(102, 2.5), random.uniform(0.0, 2.5, 202)])
         gradient = (random.choice((-1.0, 1.0), sizes.size) * sizes).astype(np.float32)
         returned, ran = self._means("int8", [[[gradient] for _ in range(n)]])
-        levels = _SUMS // n
+        levels = LARGEST // n
         largest = max((call.largest for calls in ran.calls for call in calls), default=0)
         off = max(float(np.abs(means[0] - gradient).max()) for means in returned[0])
         if off <= self.most * 2.5 / levels:
@@ -551,9 +573,9 @@ class _Grader:
                 text += " place, at the index of its rank"
             else:
                 text += ": the unit is too large"
-        elif largest * n > _SUMS:
-            text += f": a field holds {largest}, and {n} of these add up to {largest * n}, beyond {_SUMS}. It runs over"
-            text += " into its neighbour: leave headroom"
+        elif largest * n > LARGEST:
+            text += f": a field holds {largest}, and {n} of these add up to {largest * n}, beyond {LARGEST}. It runs"
+            text += f" over into its neighbour: {headroom(n)}"
         raise Wrong(text, self.path)
 
     def scale(self) -> None:
@@ -674,7 +696,7 @@ class _Grader:
         place = int(np.argmax(off))
         text += f" those of one weight add up to {wanted[place]:.3g}, its means to {total[place]:.3g}"
         largest = max((call.largest for call in ran.calls[0]), default=0)
-        if largest * self.net.workers > _SUMS:
+        if largest * self.net.workers > LARGEST:
             text += f": a field holds {largest}, and {self.net.workers} of these run over into their neighbours{both}"
         else:
             text += (

@@ -318,6 +318,8 @@ def _of_call(node: ast.AST) -> Iterator[_Change]:
     if not isinstance(node, ast.Call):
         return
     given = node.args
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "pop" and not given:
+        yield _FIRST, node, "args", [ast.Constant(0)]  # what waits longest, not what came last; loops end as before
     for place, argument in enumerate(given):
         yield 2, node, "args", [*given[:place], ast.UnaryOp(ast.USub(), argument), *given[place + 1 :]]
     if given:
@@ -340,6 +342,8 @@ def _of_statement(node: ast.AST) -> Iterator[_Change]:
                 yield from _what_it_held(target, value)
         case ast.For(iter=iterable):
             listed = ast.Call(ast.Name("list", ast.Load()), [iterable], [])
+            if isinstance(iterable, ast.Call | ast.Name | ast.Attribute | ast.Subscript):
+                yield 2, node, "iter", _At(node.iter, ast.Call(ast.Name("sorted", ast.Load()), [iterable], []))
             yield 2, node, "iter", _At(node.iter, ast.Call(ast.Name("reversed", ast.Load()), [listed], []))
         case ast.If():
             yield 1, node, "test", _At(node.test, _not(node.test))

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Final
 
-from p4reduce_course.culprit import facts_first, lines_left, passes
+from p4reduce_course.culprit import Origin, explained, lines_left, passes
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import GradingTask, LabStep
 from p4reduce_course.frame.report import Wrong
@@ -164,7 +164,7 @@ def searched(
     checks: Callable[[StudentCode], Sequence[LabStep]],
     *,
     anew: bool = False,
-) -> Callable[[LabStep], str]:
+) -> Callable[[LabStep], Origin]:
     """Returns a function that says where a failed check comes from: from the line whose change mends it, or the trail.
 
     Args:
@@ -175,7 +175,7 @@ def searched(
         anew: whether the call depends on those before it.
     """
 
-    def place(step: LabStep) -> str:
+    def place(step: LabStep) -> Origin:
         file = task.answers / name
 
         def passes_all(other: StudentCode) -> bool:
@@ -184,7 +184,7 @@ def searched(
 
         near = led(task, name, [code], anew=anew)
         where = in_python(file, skeleton_of(task, name), near, lambda: StudentCode(file, _LIMITS), passes_all)
-        return where or trail_of(task, name, [code], anew=anew)
+        return Origin(where, "" if where else trail_of(task, name, [code], anew=anew))
 
     return place
 
@@ -192,9 +192,8 @@ def searched(
 def located(task: GradingTask, name: str, code: StudentCode, wrong: Wrong, place: str = "") -> Wrong:
     """Returns a finding about a controller with the lines that led to it; ``place``: the line whose change mends it."""
     steps = trail_of(task, name, [code], anew=True, wrong=wrong, most=FEWER if place else MOST)
-    steps = ". ".join(text.rstrip(".") for text in (place, steps) if text)
-    finding = wrong.finding
-    return Wrong(facts_first(finding.said, steps), finding.where, finding.look, finding.files) if steps else wrong
+    said = explained(wrong.finding.said, Origin(place, steps))
+    return Wrong(said, wrong.finding.where, wrong.finding.look, wrong.finding.files) if place or steps else wrong
 
 
 def where_in_python(

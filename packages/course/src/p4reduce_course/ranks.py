@@ -30,6 +30,8 @@ _CALLS: Final = 8
 """most calls of a hook for each tensor and step; more calls mean an endless loop"""
 _ELEMENTS: Final = 4
 """most numbers that a hook sends in a step, in multiples of the tensors' elements"""
+LARGEST: Final = 127
+"""largest number of a field of 8 bits"""
 _LIMITS: Final = ProcessLimits(cpu_s=6, wall_s=60.0)
 
 
@@ -94,6 +96,7 @@ class LabRank:
         calls: the calls that the rank has started, in order.
         began_s: start of its backward pass, seconds of virtual time.
         failed: the network's error, if there was one.
+        arrays: what the rank's calls have sent, if it is kept.
     """
 
     number: int
@@ -105,6 +108,7 @@ class LabRank:
     calls: list[Started] = field(default_factory=list)
     began_s: float = 0.0
     failed: str = ""
+    arrays: list[NDArray[Any]] | None = None
     _kind: str = ""
     _handles: dict[int, Handle[Any]] = field(default_factory=dict)
 
@@ -166,6 +170,8 @@ class LabRank:
         integers = array.dtype == np.int32
         largest = int(np.abs(fields(array)).max()) if integers else 0
         self.calls.append(Started(array.size, integers, self.comm.now, largest))
+        if self.arrays is not None:
+            self.arrays.append(array.copy())  # the sum takes its place
         self._handles[len(self.calls)] = self.comm.all_reduce(array, start=self.comm.now)
         return len(self.calls)
 
@@ -341,6 +347,11 @@ def fields(words: NDArray[np.int32]) -> NDArray[np.int64]:
     return octets.astype(np.int64) - 128
 
 
+def headroom(workers: int) -> str:
+    """Returns what a field may hold at each rank, as advice."""
+    return f"leave headroom, {LARGEST} // {workers} = {LARGEST // workers} fits into a field of each rank"
+
+
 def _disagreement(ranks: Mapping[int, LabRank], error: str, tensors: int) -> str:
     """Returns a text about the first call in which the ranks differ; one tensor has one order."""
     logs = {number: rank.calls for number, rank in sorted(ranks.items())}
@@ -367,6 +378,6 @@ def _disagreement(ranks: Mapping[int, LabRank], error: str, tensors: int) -> str
     if "beyond int32" in error:
         return (
             f"the last field of a word holds up to {largest} at each of {len(logs)} ranks, and their sum runs over the "
-            "end of the word: leave headroom"
+            f"end of the word: {headroom(len(logs))}"
         )
     return f"the network could not carry a call out: {error}"

@@ -103,6 +103,18 @@ class Trail:
         self._since_told.clear()
         return sentences(chain(self._parts(wrong), self._sources()))
 
+    def undone(self, wrong: Departure) -> str:
+        """Returns which line dropped the last frame under a condition, and which sent it all the same; or empty."""
+        decided = [step for step in self._steps if step.name in _PORTS and step.line] if wrong.drop else []
+        moved = next(
+            (at for at in reversed(range(len(decided))) if decided[at].kind != "drop" and decided[at].after), 0
+        )
+        drops = [step for step in decided[:moved] if step.kind == "drop" and self._within.get(step.line)]
+        if not drops:
+            return ""
+        sends = f"{self._at(decided[moved].line)}, which runs after it, sends the frame all the same"
+        return f"{self._at(drops[-1].line)} drops it, and {sends}: a port that is set later wins over mark_to_drop"
+
     def _parts(self, wrong: Departure) -> Iterator[str]:
         match wrong.kind:
             case "dropped":
