@@ -235,6 +235,8 @@ _SLOWER: Final = 3
 """by what fewer changes are tried where a look does not show the mistake"""
 _JOINED: Final = 4
 """most tensors of a call in a text"""
+_BEYOND: Final = 1e9
+"""a number of no tensor"""
 _LIMITS: Final = ProcessLimits(cpu_s=3)
 """limits of changed code"""
 
@@ -245,7 +247,8 @@ def _joined(sent: Mapping[int, Sequence[Floats]], tensor: int) -> str:
     ``sent``: what the calls of each rank have sent; of tensor ``i``, some numbers are ``i + 1``, others 0.
     """
     for call, arrays in enumerate(zip(*(sent[rank] for rank in sorted(sent)), strict=False)):
-        held = [list(dict.fromkeys(np.rint(array[array != 0]).astype(int) - 1)) for array in arrays]
+        numbers = [np.rint(np.clip(array[array != 0], -_BEYOND, _BEYOND)).astype(int) for array in arrays]
+        held = [list(dict.fromkeys((rounded - 1).tolist())) for rounded in numbers]
         other = next((rank for rank, tensors in enumerate(held) if tensors != held[0]), 0)
         if other and any(tensor in tensors for tensors in held):
             pairs = zip(held[0], held[other], strict=False)
@@ -455,10 +458,10 @@ class _Grader:
             for index, size in enumerate(back.sizes)
         ]
 
-        sent: dict[int, list[Floats]] = {}
+        sent: list[dict[int, list[Floats]]] = [{} for _ in orders]
 
         def body(rank: LabRank, step: int) -> None:
-            sent[rank.number] = rank.arrays = []
+            sent[step][rank.number] = rank.arrays = []
             means = rank.backward([parts[rank.number] for parts in given], orders[step][rank.number])
             for index, mean in enumerate(means):
                 told = np.rint(mean.astype(np.float64) * workers).astype(np.int64) - 1
@@ -468,7 +471,7 @@ class _Grader:
                 text = f"rank {rank.number}, tensor {index}: element {place} of its mean is wrong"
                 if 0 <= told[place] < len(back.sizes):
                     text = f"rank {rank.number}, tensor {index}: in its mean is what rank {place % workers} gave for"
-                    text += f" tensor {told[place]}{_joined(sent, index)}"
+                    text += f" tensor {told[place]}{_joined(sent[step], index)}"
                 raise Wrong(
                     f"{text}. Gradients become ready in another order on each rank: buckets hold the same tensors in "
                     "the same order on all of them, and are started in one order",
