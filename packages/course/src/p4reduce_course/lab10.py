@@ -362,6 +362,8 @@ class _Grader:
             except Wrong as wrong:
                 label = re.sub(r"\W+", "-", name)
                 told = self._told(play.with_lost(wrong), name, act, title)
+                if isinstance(wrong, WrongEntry) and wrong.place.how == "asked":  # packets do not show a question
+                    told = code.shown(told, self.home, label)
                 return code.shown(play.shown(told, self.home, label), self.home, label)
             return None
 

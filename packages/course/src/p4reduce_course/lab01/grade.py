@@ -725,7 +725,20 @@ def grade(task: GradingTask) -> Iterator[Check]:
         if asked.name not in students:
             _read(task.answers / f"{asked.name}.yaml", program, text, students, asked)
         traced = traced_answers(asked, fresh(asked.name)) if asked.name in students else {}
-        yield from questions(task.answers / ANSWERS, task.personal, traced)
+        for check in questions(task.answers / ANSWERS, task.personal, traced):
+            yield _traced(check, task.answers / f"{asked.name}.yaml", packets_folder(task.folder))
+
+
+def _traced(check: Check, entries: Path, packets: Path) -> Check:
+    """Returns a check of an answer, with the command that traces the packet which its question is about."""
+    hint = next(question.hint for question in QUESTIONS if check.title == f"question {question.key}")
+    if check.finding is None or not hint.startswith(_TRACE):
+        return check
+    number = hint.removeprefix(_TRACE)[0]
+    look = (
+        f"p4reduce trace --program {LANES} --entries {entries} --packet {packets / f'{QUESTIONED}.txt'} --only {number}"
+    )
+    return replace(check, finding=replace(check.finding, look=f"{look} --brief"))
 
 
 def _examine(role: Role, student: Student | None, program: Program, text: TextFormat, folder: Path) -> list[Check]:

@@ -18,17 +18,16 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Final, NamedTuple, Protocol
 
-import numpy as np
-
 import p4reduce
-from p4reduce_course.frame.report import LOOK, TooSlow, Wrong
+from p4reduce_course.frame.report import LOOK, Files, TooSlow, Wrong
 from p4reduce_course.sandbox.confine import MIB, ProcessLimits, undumpable
 from p4reduce_course.sandbox.messages import LIMIT, LOAD, TRAIL, MessageError, Remote, pack, unpack
+from p4reduce_course.sandbox.replay import CodeCall, question, replay
 from p4switch.base.closing import Closable
 
 Service = Callable[..., Any]
 """``service(method, *arguments, **named)`` answers a call of the student's on an object of the grader."""
-_REPEATED: Final = 512
+_REPEATED: Final = 1024
 """most calls that are kept to be repeated, the first ones"""
 _PIECE: Final = 1 << 20
 """most bytes that are read or written at once"""
@@ -72,14 +71,6 @@ class GraderProcess(Protocol):
 
     def kill(self) -> None:
         """Sends SIGKILL."""
-
-
-class _Call(NamedTuple):
-    """A call of a student's function, with the grader's answers to its questions."""
-
-    name: str
-    arguments: Sequence[Any]
-    answers: list[Any]
 
 
 class LineStep(NamedTuple):
@@ -134,20 +125,21 @@ class Apart(Closable, ABC):
         self._asked = 0
         self._idle_s = 0.0  # of all waiting for answers, that in which nothing ran
         self._waited_s = 0.0  # all of it, by the clock
-        self._calls: list[_Call] = []
-        self._last = _Call("", (), [])
-        self._given: list[Any] = []  # answers to the questions of this call
+        self._calls: list[CodeCall] = []
+        self._last = CodeCall("", (), [])
+        self._given: list[tuple[str, Any]] = []  # questions of this call, and answers to them
         self._made = 0  # calls
+        self._look: tuple[str, Files] = "", ()  # of the last finding
         self._trails: tuple[int, bool, list[LineStep]] | None = None  # the last one, by calls
 
     def call(self, name: str, *arguments: Any, services: Mapping[str, Service] | None = None) -> Any:
         """Calls a function of the student's code; returns its result. Raises Wrong."""
         self.start()
         self._asked = 0
-        self._given = list[Any]()
+        self._given = list[tuple[str, Any]]()
         if name not in (LOAD, TRAIL):
             self._made += 1
-            self._last = _Call(name, arguments, self._given)
+            self._last = CodeCall(name, arguments, self._given)
             if len(self._calls) < _REPEATED:
                 self._calls.append(self._last)
         try:
@@ -242,19 +234,21 @@ class Apart(Closable, ABC):
             if self._asked > self.limits.messages:
                 self._kill()
                 raise Wrong(f"{name} asked the grader more than {self.limits.messages:,} times", str(self.file))
+            asked = ""
             try:
                 method, arguments, named = _question(message)
+                asked = question(message["ask"], method, arguments)
                 service = services.get(message["ask"])
                 if service is None:
                     raise Untold(f"there is no {message['ask']} here")
                 value = service(method, *arguments, **named)
                 self._write({"value": value})
-                self._given.append(value)
+                self._given.append((asked, value))
             except NoAnswer:
                 self._write({"over": True})
             except (Untold, TypeError, KeyError, ValueError, MessageError) as error:
                 self._write({"problem": str(error)})
-                self._given.append(RuntimeError(str(error)))
+                self._given.append((asked, RuntimeError(str(error))))
             except Wrong:  # no answer is sent: the code still waits for one
                 self._kill()
                 raise
@@ -403,12 +397,12 @@ class StudentCode(Apart):
         self._trails = self._made, anew, self._repeated(list(self._calls) if anew else [self._last])
         return self._trails[2]
 
-    def _repeated(self, calls: Sequence[_Call]) -> list[LineStep]:
+    def _repeated(self, calls: Sequence[CodeCall]) -> list[LineStep]:
         steps: list[LineStep] = []
         with StudentCode(self.file, self.limits) as other:
             try:
                 for call in calls:
-                    service = _answering(call.answers)
+                    service = _answering([answer for _, answer in call.answers])
                     services = {
                         given.name: service for each in calls for given in each.arguments if isinstance(given, Remote)
                     }
@@ -432,23 +426,24 @@ class StudentCode(Apart):
     def shown(self, wrong: Wrong, home: Path, name: str) -> Wrong:
         """Returns a finding with a command that repeats the calls with the same answers, if it has no command.
 
+        After the process has ended, no call is made, and the command is that of the finding before.
+
         Args:
             wrong: the finding.
             home: folder of the lab's copy.
             name: name of the file that makes the calls.
         """
-        if wrong.finding.look or not self._calls or isinstance(wrong, TooSlow):
+        finding = wrong.finding
+        if isinstance(wrong, TooSlow):
             return wrong
-        text = _REPLAY.format(module=self.file.stem)
-        for call in self._calls:
-            given = ", ".join(_written(argument) for argument in call.arguments)
-            lines = f"ANSWERS[:] = [{', '.join(map(_written, call.answers))}]\n" if call.answers else ""
-            lines += f"show({call.name!r}, {given})\n"
-            if len(text) + len(lines) > _LONG:
-                break
-            text += lines
-        look = f"cd {quote(str(self.file.parent))} && PYTHONPATH=. python3 {quote(f'{home / LOOK / name}.py')}"
-        return Wrong(wrong.finding.said, wrong.finding.where, look, ((f"{name}.py", text),))
+        if finding.look:
+            self._look = finding.look, finding.files
+        elif self._calls:
+            look = f"cd {quote(str(self.file.parent))} && PYTHONPATH=. python3 {quote(f'{home / LOOK / name}.py')}"
+            self._look = look, ((f"{name}.py", replay(self.file.stem, self._calls)),)
+        elif not self.ended:
+            return wrong
+        return Wrong(finding.said, finding.where, *self._look)
 
     def _begin(self, folder: Path, inward: int, outward: int, prints: int) -> GraderProcess:
         _copy(self.file.parent, folder)
@@ -496,54 +491,6 @@ def _answering(answers: Sequence[Any]) -> Service:
 
 _STEPS: Final = 12000
 """most steps of a trail, the last ones"""
-_LONG: Final = 40_000
-"""most characters of a file that repeats calls"""
-_WIDE: Final = 64
-"""arrays of more numbers are shown as so many times their first number"""
-_REPLAY: Final = """\
-# Repeats the grader's calls, with the answers that it gave. Run it in the folder of {module}.py.
-from numpy import array, full, inf, nan
-
-import {module}
-
-ANSWERS = []
-
-
-class Attributes:
-    def __init__(self, name, **attributes):
-        self.__dict__.update(attributes)
-        self.name = name
-
-    def __getattr__(self, method):
-        def call(*arguments, **named):
-            print(f"   {{self.name}}.{{method}}", *arguments, *named.values())
-            answer = ANSWERS.pop(0) if ANSWERS else None
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
-        return call
-
-
-def show(name, *arguments):
-    try:
-        print(name, "returned", getattr({module}, name)(*arguments))
-    except Exception as error:
-        print(name, "raised", repr(error))
-
-
-"""
-
-
-def _written(value: Any) -> str:
-    """Returns a value as Python; of a large array only its size and its first number."""
-    if isinstance(value, Remote):
-        return f"Attributes({value.name!r}, **{value.attributes!r})"
-    if isinstance(value, np.ndarray):
-        if value.size > _WIDE:
-            return f"full({value.shape}, {value.flat[0].item()!r}, {value.dtype.name!r})"
-        return f"array({value.tolist()!r}, {value.dtype.name!r})"
-    return repr(value)
 
 
 def _used(task: str) -> float:
