@@ -676,7 +676,7 @@ def stored(name):
 
 BATCHES = {
     "developed": MISTAKES, "first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH,
-    **{name: stored(name) for name in ("fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth")},
+    **{name: stored(name) for name in ("fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth")},
 }  # fmt: skip
 
 
