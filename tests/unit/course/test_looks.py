@@ -102,6 +102,77 @@ def test_calls_of_the_grader_can_be_repeated_with_its_answers(tmp_path):
     assert ran.stdout.splitlines() == shown
 
 
+def repeated(path, calls, service):
+    """What a file prints that repeats calls of a student's file."""
+    network = Remote("network")
+    with StudentCode(path) as code:
+        for call in calls:
+            code.call("step", network, call, services={"network": service})
+        wrong = code.shown(Wrong("it is wrong", ""), path.parent.parent, "calls")
+    (_, text), *_ = wrong.finding.files
+    env = {"PYTHONPATH": "."}
+    ran = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, env=env, cwd=path.parent, check=True
+    )
+    return ran.stdout
+
+
+def test_large_arrays_are_repeated_with_all_their_numbers(tmp_path):
+    path = tmp_path / "lab" / "hook.py"
+    path.parent.mkdir()
+    path.write_text("def step(network, given):\n    return [given[::-1] + network.wait(3)]\n")
+    random = np.random.default_rng(1)
+    given, answer = (random.standard_normal((20, 30)).astype(np.float32) for _ in range(2))
+    right = given[::-1] + answer
+    said = repeated(path, [given], lambda *_: answer)
+    assert f"step returned \n   0: 600 float32, sum {float(right.sum(dtype=float)):.9g}: {right.ravel()[:4]}..." in said
+    many = [random.standard_normal(3000) for _ in range(20)]  # too long: by their first numbers, and no more
+    said = repeated(path, many, lambda *_: 0.0)
+    assert f"step returned \n   0: 3000 float64, sum {3000 * many[0][0]:.9g}: " in said
+
+
+def test_another_question_than_in_the_grading_has_no_answer(tmp_path):
+    path = tmp_path / "lab" / "hook.py"
+    path.parent.mkdir()
+    path.write_text("def step(network, given):\n    return [network.slot(name) for name in ('s1', 's2', 's3')]\n")
+    assert "step returned [4, 4, 4]" in repeated(path, [0], lambda *_: 4)
+    source = path.read_text()
+
+    def answer(method, name):
+        path.write_text(source.replace("'s2'", "'s9'"))  # the student repairs it, and repeats the calls
+        return 4
+
+    said = repeated(path, [0], answer)
+    assert "step returned [4, None, None]" in said
+    assert said.count("another question than in the grading: None") == 2
+
+
+def test_after_the_end_of_a_process_the_command_is_that_of_the_finding_before(tmp_path):
+    path = tmp_path / "lab" / "hook.py"
+    path.parent.mkdir()
+    path.write_text("def step(given):\n    import os\n    os._exit(given)\n")
+    with StudentCode(path) as code:
+        with pytest.raises(Wrong) as raised:
+            code.call("step", 3)
+        first = code.shown(raised.value, tmp_path, "first").finding
+        code.begin()
+        with pytest.raises(Wrong) as raised:
+            code.call("step", 0)
+        second = code.shown(raised.value, tmp_path, "second").finding
+    assert first.look.endswith("look/first.py")
+    assert (second.look, second.files) == (first.look, first.files)
+
+
+def test_an_answer_to_a_question_is_shown_by_its_packet(tmp_path):
+    folder = spoilt(
+        "01", Mutant("", "answers.yaml", "packet_4_leaves_by: 0", "packet_4_leaves_by: 3", ()), tmp_path / "mine"
+    )
+    report = grade(folder, only=["questions"])
+    (finding,) = [check.finding for check in report.checks if check.finding is not None]
+    assert "packet_4_leaves_by: '3' is not right" in finding.said
+    assert "outcome dropped" in run(finding.look, folder)
+
+
 def test_looks_are_not_written_through_what_a_student_left(tmp_path):
     finding = Finding("x", "", "look", (("a.txt", "frames\n"),))
     report = GradeReport("lab", "folder", (Check("one", "first", False, finding),))
