@@ -137,8 +137,8 @@ def placed(task: GradingTask, steps: Sequence[LabStep], search: Callable[[LabSte
                 raise
             told.append(step)
             finding = wrong.finding
-            said = explained(finding.said, search(step))
-            raise Wrong(said, finding.where, finding.look, finding.files) from None
+            text = explained(finding.said, search(step))
+            raise Wrong(text, finding.where, finding.look, finding.files) from None
 
     return [replace(step, run=lambda step=step: run(step)) for step in steps]  # type: ignore[misc]
 

@@ -192,8 +192,8 @@ def searched(
 def located(task: GradingTask, name: str, code: StudentCode, wrong: Wrong, place: str = "") -> Wrong:
     """Returns a finding about a controller with the lines that led to it; ``place``: the line whose change mends it."""
     steps = trail_of(task, name, [code], anew=True, wrong=wrong, most=FEWER if place else MOST)
-    said = explained(wrong.finding.said, Origin(place, steps))
-    return Wrong(said, wrong.finding.where, wrong.finding.look, wrong.finding.files) if place or steps else wrong
+    text = explained(wrong.finding.said, Origin(place, steps))
+    return Wrong(text, wrong.finding.where, wrong.finding.look, wrong.finding.files) if place or steps else wrong
 
 
 def where_in_python(

@@ -12,17 +12,20 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from base64 import b85encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final, NamedTuple, Protocol
+from zlib import compress
+
+import numpy as np
 
 import p4reduce
 from p4reduce_course.frame.report import LOOK, Files, TooSlow, Wrong
 from p4reduce_course.sandbox.confine import MIB, ProcessLimits, undumpable
 from p4reduce_course.sandbox.messages import LIMIT, LOAD, TRAIL, MessageError, Remote, pack, unpack
-from p4reduce_course.sandbox.replay import CodeCall, question, replay
 from p4switch.base.closing import Closable
 
 Service = Callable[..., Any]
@@ -71,6 +74,14 @@ class GraderProcess(Protocol):
 
     def kill(self) -> None:
         """Sends SIGKILL."""
+
+
+class _Call(NamedTuple):
+    """A call of a student's function, with its questions to the grader, as `_question_of`, and the grader's answers."""
+
+    name: str
+    arguments: Sequence[Any]
+    answers: list[tuple[str, Any]]
 
 
 class LineStep(NamedTuple):
@@ -125,8 +136,8 @@ class Apart(Closable, ABC):
         self._asked = 0
         self._idle_s = 0.0  # of all waiting for answers, that in which nothing ran
         self._waited_s = 0.0  # all of it, by the clock
-        self._calls: list[CodeCall] = []
-        self._last = CodeCall("", (), [])
+        self._calls: list[_Call] = []
+        self._last = _Call("", (), [])
         self._given: list[tuple[str, Any]] = []  # questions of this call, and answers to them
         self._made = 0  # calls
         self._look: tuple[str, Files] = "", ()  # of the last finding
@@ -139,7 +150,7 @@ class Apart(Closable, ABC):
         self._given = list[tuple[str, Any]]()
         if name not in (LOAD, TRAIL):
             self._made += 1
-            self._last = CodeCall(name, arguments, self._given)
+            self._last = _Call(name, arguments, self._given)
             if len(self._calls) < _REPEATED:
                 self._calls.append(self._last)
         try:
@@ -237,7 +248,7 @@ class Apart(Closable, ABC):
             asked = ""
             try:
                 method, arguments, named = _question(message)
-                asked = question(message["ask"], method, arguments)
+                asked = _question_of(message["ask"], method, arguments)
                 service = services.get(message["ask"])
                 if service is None:
                     raise Untold(f"there is no {message['ask']} here")
@@ -397,7 +408,7 @@ class StudentCode(Apart):
         self._trails = self._made, anew, self._repeated(list(self._calls) if anew else [self._last])
         return self._trails[2]
 
-    def _repeated(self, calls: Sequence[CodeCall]) -> list[LineStep]:
+    def _repeated(self, calls: Sequence[_Call]) -> list[LineStep]:
         steps: list[LineStep] = []
         with StudentCode(self.file, self.limits) as other:
             try:
@@ -440,7 +451,7 @@ class StudentCode(Apart):
             self._look = finding.look, finding.files
         elif self._calls:
             look = f"cd {quote(str(self.file.parent))} && PYTHONPATH=. python3 {quote(f'{home / LOOK / name}.py')}"
-            self._look = look, ((f"{name}.py", replay(self.file.stem, self._calls)),)
+            self._look = look, ((f"{name}.py", _replay(self.file.stem, self._calls)),)
         elif not self.ended:
             return wrong
         return Wrong(finding.said, finding.where, *self._look)
@@ -491,6 +502,112 @@ def _answering(answers: Sequence[Any]) -> Service:
 
 _STEPS: Final = 12000
 """most steps of a trail, the last ones"""
+
+
+# The file that repeats calls.
+
+_LONG: Final = 200_000
+"""most characters of a file that repeats calls with all their numbers"""
+_SHORT: Final = 40_000
+"""most characters of one without them"""
+_NAMED: Final = 80
+"""most characters of a question's first argument"""
+_WIDE: Final = 64
+"""most numbers of an array that are written one by one"""
+
+_REPLAY: Final = """\
+# Repeats the grader's calls, with the answers that it gave. Run it in the folder of {module}.py.
+from base64 import b85decode
+from zlib import decompress
+
+from numpy import array, frombuffer, full, inf, integer, nan, ndarray
+
+import {module}
+
+ANSWERS = []  # questions of a call, and what the grader answered
+
+
+class Attributes:
+    def __init__(self, name, **attributes):
+        self.__dict__.update(attributes)
+        self.name = name
+
+    def __getattr__(self, method):
+        def call(*arguments, **named):
+            print(f"   {{self.name}}.{{method}}", *map(brief, arguments), *map(brief, named.values()))
+            about = arguments[0] if arguments else None
+            about = f" {{about}}"[:{named}] if type(about) in (str, int) or isinstance(about, integer) else ""
+            if not ANSWERS or ANSWERS[0][0] != f"{{self.name}}.{{method}}{{about}}":
+                print("     ", "another question than in the grading:" if ANSWERS else "here the grader ended:", "None")
+                return None
+            answer = ANSWERS.pop(0)[1]
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return call
+
+
+def packed(text, shape, kind):
+    return frombuffer(decompress(b85decode(text)), kind).reshape(shape).copy()
+
+
+def brief(value):
+    if isinstance(value, list | tuple) and any(isinstance(part, ndarray) for part in value):
+        return "".join(f"\\n   {{place}}: {{brief(part)}}" for place, part in enumerate(value))
+    if isinstance(value, ndarray) and value.size > {wide}:
+        return f"{{value.size}} {{value.dtype}}, sum {{float(value.sum(dtype=float)):.9g}}: {{value.ravel()[:4]}}..."
+    return value
+
+
+def show(name, *arguments):
+    try:
+        print(name, "returned", brief(getattr({module}, name)(*arguments)))
+    except Exception as error:
+        print(name, "raised", repr(error))
+
+
+"""
+
+
+def _question_of(of: str, method: str, arguments: Sequence[Any]) -> str:
+    """Returns the name of a question, with its first argument if that is a text or an integer."""
+    about = arguments[0] if arguments else None
+    return f"{of}.{method}" + (f" {about}"[:_NAMED] if type(about) in (str, int) else "")
+
+
+def _replay(module: str, calls: Sequence[_Call]) -> str:
+    """Returns a Python file that repeats calls; of many numbers it has those of large arrays only by their first."""
+    head = _REPLAY.format(module=module, wide=_WIDE, named=_NAMED)
+    exact = [_repeated(call, exact=True) for call in calls]
+    if sum(map(len, exact)) <= _LONG:
+        return head + "".join(exact)
+    text = head
+    for call in calls:
+        lines = _repeated(call, exact=False)
+        if len(text) + len(lines) > _SHORT:
+            break
+        text += lines
+    return text
+
+
+def _repeated(call: _Call, *, exact: bool) -> str:
+    given = "".join(f", {_written(argument, exact)}" for argument in call.arguments)
+    answers = ", ".join(f"({asked!r}, {_written(answer, exact)})" for asked, answer in call.answers)
+    return f"ANSWERS[:] = [{answers}]\nshow({call.name!r}{given})\n"
+
+
+def _written(value: Any, exact: bool) -> str:
+    """Returns a value as Python; of a large array, if it need not be exact, only its size and its first number."""
+    if isinstance(value, Remote):
+        return f"Attributes({value.name!r}, **{value.attributes!r})"
+    if not isinstance(value, np.ndarray):
+        return repr(value)
+    if value.size <= _WIDE:
+        return f"array({value.tolist()!r}, {value.dtype.name!r})"
+    if not exact or (value == value.flat[0]).all():
+        return f"full({value.shape}, {value.flat[0].item()!r}, {value.dtype.name!r})"
+    return f"packed({b85encode(compress(value.tobytes(), 9)).decode()!r}, {value.shape}, {value.dtype.name!r})"
 
 
 def _used(task: str) -> float:
