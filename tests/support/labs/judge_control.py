@@ -484,7 +484,7 @@ def _of(key, value, held, job, epoch) -> bool:
 def judge_10(folder: Path, draw: random.Random) -> None:
     own = constants(folder)
     student = module_of(folder / "skeleton" / "controller.py")
-    for number in range(24):
+    for number in range(32):
         leaves, spines = draw.randrange(3, 5), 4
         names = [f"s{n}" for n in draw.sample(range(1, leaves + spines + 1), leaves + spines)]
         leaf, spine = names[:leaves], names[leaves:]
@@ -564,7 +564,7 @@ def _one_10(student, own, draw, task, p4rt, leaf, spine, home, number) -> None:
         ["bare"],
         ["first left", "root"],
         ["last left", "root"],
-        ["insert leaf"],
+        *[["insert leaf"]] * 4,  # in one of them, what was written before the death stays in a switch that lives
     )
     plan = list(plans[number % len(plans)])
     waiting = 0

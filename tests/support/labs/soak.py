@@ -29,6 +29,8 @@ from tests.support.labs.judged import JUDGES, judged
 KEPT = Path("out/soak-labs")
 EXPLAINED = 25
 """of so many edits, one is graded with all explanations; of the others the verdict is asked for"""
+TOLD = 50
+"""edits between two lines about progress"""
 STYLES = Path(__file__).parent / "styles"
 
 
@@ -87,8 +89,8 @@ def _without_places(part, stem: str, names: dict[str, str]):
     return part
 
 
-def soaked(number: str, edits: int, seed: int, seconds: float) -> tuple[int, list[str]]:
-    """How many edits of a lab were tried, and where a verdict is wrong."""
+def soaked(number: str, edits: int, seed: int, seconds: float, first: int = 0) -> tuple[int, list[str]]:
+    """How many edits of a lab were tried, and where a verdict is wrong; those before ``first`` are made only."""
     draw, problems, seen, ends = random.Random(f"{number} {seed}"), [], Counter(), time.monotonic() + seconds
     files = [name for name in find(number).files if (SOLUTIONS / number / name).is_file()]
     tried, known = 0, set[str]()
@@ -102,12 +104,16 @@ def soaked(number: str, edits: int, seed: int, seconds: float) -> tuple[int, lis
             path = folder / "skeleton" / name
             was = path.read_text()
             text = edited(name, was, draw)
-            tried += 1
+            tried += count >= first
+            if tried and tried % TOLD == 0:
+                print(f"lab {number}: {tried} of {edits - first} edits", file=sys.stderr, flush=True)
             behaviour = meaning(name, text)
             if behaviour in known:
-                seen["a program that was tried before"] += 1
+                seen["a program that was tried before"] += count >= first
                 continue
             known |= {behaviour} - {""}
+            if count < first:
+                continue
             path.write_text(text)
             try:
                 said = differs(number, folder, seed + count, seen, explain=count % EXPLAINED == 0)
@@ -187,6 +193,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--labs", default=",".join(NAMES))
     parser.add_argument("--edits", type=int, default=1000, help="random edits of each lab's solution")
+    parser.add_argument("--first", type=int, default=0, help="the first edit of those, to go on where a run ended")
     parser.add_argument("--kept", type=int, default=20, help="equivalent rewrites of each lab's solution")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="time limit for each lab, seconds")
     parser.add_argument("--seed", type=int, default=1)
@@ -203,7 +210,7 @@ def main() -> int:
                 print(problems[-1], flush=True)
         print(f"lab {number}: {len(styles(number))} styles, {len(by_hand(number))} rewrites by hand", flush=True)
         problems += rewritten(number, options.kept, options.seed, options.seconds)[1]
-        count, found = soaked(number, options.edits, options.seed, options.seconds)
+        count, found = soaked(number, options.edits, options.seed, options.seconds, options.first)
         tried += count
         problems += found
     print(f"{tried} edits of right solutions: {len(problems)} wrong verdicts")
