@@ -328,4 +328,20 @@ MUTANTS = [
         ("an entry of table peer was written after the entry of table job",),
         "epochs",
     ),
+    Mutant(
+        "slots of all networks before",
+        F,
+        "    given.clear()\n",
+        "",
+        ("of 12 in one process: ", "there are 4096 slots"),
+        "jobs",
+    ),
+    Mutant(
+        "slots behind those that were given out",
+        F,
+        "return given[kind] - count",
+        "return given[kind] + count",
+        ("of 12 in one process: ", "they overlap"),
+        "jobs",
+    ),
 ]

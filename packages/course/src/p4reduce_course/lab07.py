@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from p4reduce_course.controllers.diagnose import (
     check_untouched,
     copies_of,
 )
-from p4reduce_course.controllers.rehearsal import changed_controller
+from p4reduce_course.controllers.rehearsal import Rehearsal, changed_controller
 from p4reduce_course.controllers.room import (
     Forgery,
     Held,
@@ -59,6 +60,10 @@ _APART: Final = 4096
 """of which this is the unit in the second network: as many as there are slots"""
 
 
+_WIDE: Final = 256
+"""slots of the first job where networks are installed one after the other"""
+
+
 @dataclass(frozen=True)
 class TwoJobScene:
     """A network with two jobs, and a change of each.
@@ -77,9 +82,9 @@ class TwoJobScene:
     forgers: dict[str, str]
 
 
-def draw(draws: Draws, kind: int) -> TwoJobScene:
-    """Returns one of the networks."""
-    random = draws.generator(f"network {kind}")
+def draw(draws: Draws, kind: int, again: int = 0) -> TwoJobScene:
+    """Returns one of the networks; ``again``: another one of its kind, whose jobs have many slots."""
+    random = draws.generator(f"network {kind}" + (f", {again}" if again else ""))
     if kind == 0:
         leaves = int(random.integers(2, 4))
         links = [(f"s{leaf}", f"s{leaves + spine}") for leaf in range(1, leaves + 1) for spine in (1, 2)]
@@ -101,6 +106,7 @@ def draw(draws: Draws, kind: int) -> TwoJobScene:
     # overlap, or so far that what is left of a division by a power of two is the same.
     number, step = draws.integer("job", 0, 999), int(random.integers(1, _BESIDE + 1))
     slots = int(random.choice((64, 128, 256))), int(random.choice((4, 8)))
+    slots = (_WIDE, _WIDE // 2) if again else slots
     jobs = [
         {"job": number, "root": roots[0], "slots": slots[0], "workers": first},
         {"job": number + step * (_APART if kind else 1), "root": roots[1], "slots": slots[1], "workers": second},
@@ -368,6 +374,9 @@ def _next(job: Job) -> int:
 FILE: Final = "controller.py"
 _CHANGES: Final = 220
 """most changes of a controller that are tried; each takes some 20 ms"""
+_MANY: Final = 12
+"""networks that are installed one after the other: their jobs have more slots than a switch"""
+_MANY_TITLE: Final = f"{_MANY} networks, one after the other"
 _TITLES: Final = (
     ("jobs", "entries", "entries of two jobs"),
     ("jobs", "sums", "both add up at once"),
@@ -401,11 +410,38 @@ class _Grader:
         self._located = not task.explain  # whether the lines of a mistake were told
 
     def steps(self) -> list[LabStep]:
-        return [
+        steps = [
             LabStep(part, _title(number, act), lambda number=number, act=act: self._check(number, act))  # type: ignore[misc]
             for part, act, _ in _TITLES
             for number in range(len(KINDS))
         ]
+        place = next(at for at, step in enumerate(steps) if step.part != "jobs")
+        return [*steps[:place], LabStep("jobs", _MANY_TITLE, self.many), *steps[place:]]
+
+    def many(self) -> None:
+        """Installs networks one after the other, without packets. Raises Wrong if numbers run out, or overlap."""
+        self.code.begin()
+        for number in range(1, _MANY + 1):
+            wrong = self._installed(self.code, number)
+            if wrong is None:
+                continue
+            with StudentCode(Path(self.path)) as code:
+                anew = number > 1 and not isinstance(wrong, TooSlow) and self._installed(code, number) is None
+            told = anew_is_right(self.task, FILE, "install", wrong) if anew else self._traced(wrong, _MANY_TITLE)
+            text = f"network {number} of {_MANY} in one process: {told.finding.said}"
+            raise self.code.shown(Wrong(text, told.finding.where), self.home, "many-networks")
+
+    def _installed(self, code: StudentCode, number: int) -> Wrong | None:
+        """Returns what is wrong with the entries of one of many networks."""
+        scene = draw(self.draws, 0, number)
+        with Rehearsal(scene.topology, self.held, edges=False) as room:
+            play = ActPlay(scene, room, partial(room.call, code), self.first_epoch, self.path)
+            try:
+                play.install()
+                play.entries()
+            except Wrong as wrong:
+                return wrong
+        return None
 
     def _check(self, number: int, act: str) -> None:
         if number not in self._known:
@@ -416,14 +452,19 @@ class _Grader:
 
     def _told(self, wrong: Wrong, number: int, act: str) -> Wrong:
         """Returns a finding, the first one with the lines that led to it."""
-        if self._located or isinstance(wrong, TooSlow):
-            return wrong
-        self._located = True
-        if number:
+        if number and not self._located and not isinstance(wrong, TooSlow):
+            self._located = True
             with StudentCode(Path(self.path)) as code:
                 if act not in self._played(code, number):
                     return anew_is_right(self.task, FILE, "install", wrong)
-        title = _title(number, act)
+            self._located = False
+        return self._traced(wrong, _title(number, act))
+
+    def _traced(self, wrong: Wrong, title: str) -> Wrong:
+        """Returns a finding of a check, with the lines that led to it if it is the first one."""
+        if self._located or isinstance(wrong, TooSlow):
+            return wrong
+        self._located = True
         place = changed_controller(
             self.task, FILE, self.code, wrong, title, lambda *given: _Grader(*given).steps(), _CHANGES
         )
