@@ -61,6 +61,11 @@ class Book:
     undermined: list[tuple[str, int, int, str]] = field(default_factory=list)
     taken: list[tuple[str, Entity]] = field(default_factory=list)
 
+    _rows: dict[tuple[str, str], dict[tuple[object, ...], EntryRow]] = field(default_factory=dict)
+    """by switch and table, the rows by key"""
+    _groups: dict[str, dict[int, list[tuple[int, int]]]] = field(default_factory=dict)
+    """by switch, (port, replication id) of each copy, by multicast group"""
+
     def add(self, switch: str, entities: Iterable[Entity]) -> None:
         """Adds entries in the order in which a switch took them."""
         held = self.held.setdefault(switch, {})
@@ -69,9 +74,14 @@ class Book:
                 self.changed.append((switch, held[key(entity)]))
             held[key(entity)] = entity
             row = _row(entity, "job")
-            for job in () if row is not None else self.rows(switch, "job"):
-                if what := self._needed(switch, job, entity):
-                    self.behind.append((switch, job.match["job"], job.match["epoch"], what))
+            if isinstance(entity, fy.P4MulticastGroupEntry):
+                self._groups.setdefault(switch, {})[entity.multicast_group_id] = replicas_of(entity)
+            elif isinstance(entity, fy.P4TableEntry):
+                self._rows.get((switch, _table(entity)), {}).pop(key(entity), None)
+                if (parsed := _row(entity, _table(entity))) is not None:
+                    self._rows.setdefault((switch, _table(entity)), {})[key(entity)] = parsed
+            for job, what in self._needing(switch, entity) if row is None else ():
+                self.behind.append((switch, job.match["job"], job.match["epoch"], what))
             if row is not None:
                 named = switch, row.match["job"], row.match["epoch"]
                 self.ever[named] = row.params
@@ -85,31 +95,32 @@ class Book:
             if gone is None:
                 continue
             self.changed.append((switch, gone))
-            for row in self.rows(switch, "job"):
-                if what := self._needed(switch, row, gone):
-                    self.undermined.append((switch, row.match["job"], row.match["epoch"], what))
+            needing = list(self._needing(switch, gone))
+            if isinstance(gone, fy.P4MulticastGroupEntry):
+                self._groups[switch].pop(gone.multicast_group_id)
+            elif isinstance(gone, fy.P4TableEntry):
+                self._rows.get((switch, _table(gone)), {}).pop(key(gone), None)
+            for row, what in needing:
+                self.undermined.append((switch, row.match["job"], row.match["epoch"], what))
 
-    def _needed(self, switch: str, job: EntryRow, entity: Entity) -> str:
-        """Returns a name for an entry if an entry of table job needs it; an empty string otherwise."""
-        number = job.params["group"]
+    def _needing(self, switch: str, entity: Entity) -> Iterator[tuple[EntryRow, str]]:
+        """Yields the entries of table job that need an entry, each with a name for it."""
+        jobs = self.rows(switch, "job")
         if isinstance(entity, fy.P4MulticastGroupEntry):
-            return f"multicast group {number}" if entity.multicast_group_id == number else ""
-        peer, replica = _row(entity, "peer"), _row(entity, "replica")
-        if peer is not None:
-            same = all(peer.match[name] == job.match[name] for name in ("job", "epoch"))
-            return "an entry of table peer" if same else ""
-        if replica is not None:
+            number = entity.multicast_group_id
+            yield from ((job, f"multicast group {number}") for job in jobs if job.params["group"] == number)
+        elif (peer := _row(entity, "peer")) is not None:
+            mine = peer.match["job"], peer.match["epoch"]
+            same = (job for job in jobs if (job.match["job"], job.match["epoch"]) == mine)
+            yield from ((job, "an entry of table peer") for job in same)
+        elif (replica := _row(entity, "replica")) is not None:
             rid = replica.match["egress_rid"]
-            used = any(copy_rid == rid for _, copy_rid in self.group(switch, number) or ())
-            return f"replication id {rid}" if used else ""
-        return ""
+            using = {number for number, copies in self.groups(switch).items() if any(rid == copy for _, copy in copies)}
+            yield from ((job, f"replication id {rid}") for job in jobs if job.params["group"] in using)
 
     def rows(self, switch: str, table: str) -> Iterator[EntryRow]:
         """Yields the entries of a table."""
-        for entity in self.held.get(switch, {}).values():
-            row = _row(entity, table)
-            if row is not None:
-                yield row
+        yield from self._rows.get((switch, table), {}).values()
 
     def jobs(self, switch: str) -> dict[tuple[int, int], EntryRow]:
         """Returns the entries of table job, by job and epoch."""
@@ -123,11 +134,7 @@ class Book:
 
     def groups(self, switch: str) -> dict[int, list[tuple[int, int]]]:
         """Returns (port, replication id) of each copy, by multicast group."""
-        return {
-            entity.multicast_group_id: replicas_of(entity)
-            for entity in self.held.get(switch, {}).values()
-            if isinstance(entity, fy.P4MulticastGroupEntry)
-        }
+        return self._groups.get(switch, {})
 
     def group(self, switch: str, number: int) -> list[tuple[int, int]] | None:
         """Returns (port, replication id) of each copy of a multicast group; None if it does not exist."""
@@ -138,8 +145,12 @@ class Book:
         return next((row for row in self.rows(switch, "replica") if row.match["egress_rid"] == rid), None)
 
 
+def _table(entity: fy.P4TableEntry) -> str:
+    return entity.table_id.rpartition(".")[2]
+
+
 def _row(entity: Entity, table: str) -> EntryRow | None:
-    if not isinstance(entity, fy.P4TableEntry) or entity.table_id.rpartition(".")[2] != table:
+    if not isinstance(entity, fy.P4TableEntry) or _table(entity) != table:
         return None
     if not isinstance(entity.action, fy.P4TableAction):
         return None
