@@ -2,12 +2,14 @@
 
 from types import SimpleNamespace
 
+import finsy as fy
 import numpy as np
 import pytest
+from finsy.p4entity import P4Replica
 
 from p4reduce.base.errors import ControllerError
 from p4reduce.control_plane.connection import Connection
-from p4reduce_course.controllers.diagnose import entry_key
+from p4reduce_course.controllers.diagnose import Book, entry_key, replicas_of
 from p4reduce_course.controllers.room import Held, Room, layout, told, wired
 from p4reduce_course.frame.grading import grade
 from p4reduce_course.frame.lab import LabStep, hidden, run_steps
@@ -220,3 +222,32 @@ def test_what_a_busy_machine_left_undone_is_in_the_notes():
     (check,) = run_steps(task, [LabStep("sums", "both", late)])
     assert check.passed is False
     assert "not finished" in task.failures[0]
+
+
+def test_what_a_switch_holds_is_found_by_table_as_in_all_its_entries():
+    random, book = np.random.default_rng(3), Book()
+    named = {"job": ("job", "epoch"), "peer": ("ingress_port", "job", "epoch"), "replica": ("egress_rid",)}
+    for _ in range(400):
+        table = str(random.choice(["group", *named]))
+        numbers = [int(number) for number in random.integers(1, 4, 5)]
+        if table == "group":
+            copies = [P4Replica(port, instance=rid) for port, rid in zip(numbers[:2], numbers[2:4], strict=True)]
+            entity = fy.P4MulticastGroupEntry(numbers[0], replicas=copies)
+        else:
+            match = fy.P4TableMatch(zip(named[table], numbers, strict=False))
+            action = fy.P4TableAction("a.act", group=numbers[3], base=numbers[4])
+            entity = fy.P4TableEntry(f"a.{table}", match=match, action=action if random.random() < 0.9 else None)
+        (book.add if random.random() < 0.6 else book.remove)("s1", [entity])
+        held = list(book.held.get("s1", {}).values())
+        for name in named:
+            mine = [
+                entry
+                for entry in held
+                if isinstance(entry, fy.P4TableEntry) and entry.table_id == f"a.{name}" and entry.action
+            ]
+            wanted = sorted((str(dict(entry.match)), str(dict(entry.action.args))) for entry in mine)
+            assert sorted((str(row.match), str(row.params)) for row in book.rows("s1", name)) == wanted
+        groups = [entry for entry in held if isinstance(entry, fy.P4MulticastGroupEntry)]
+        assert book.groups("s1") == {entry.multicast_group_id: replicas_of(entry) for entry in groups}
+    assert book.behind
+    assert book.undermined
